@@ -1,0 +1,36 @@
+"""What all tests share: the two backends, and which tests run when."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+FULL = os.environ.get("JIANMU_FULL") == "1"
+
+# A shared or loaded machine makes one example slow; a law is broken or not, whatever the time.
+settings.register_profile("jianmu", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("jianmu")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The backend of a test marked `anyio`: each runs on both."""
+    return request.param
+
+
+@pytest.fixture
+def full() -> bool:
+    """Whether the slow sweeps are wanted, for tests that only do more of the same then."""
+    return FULL
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `full`, unless JIANMU_FULL=1."""
+    if FULL:
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
