@@ -1,0 +1,62 @@
+"""What a run may use, and what it has used."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jianmu.errors import LimitExceeded
+
+
+class Limits(BaseModel):
+    """The most that one run may use; None is no limit.
+
+    Attributes:
+        max_ticks: passes over the tree.
+        timeout: seconds of running; waiting for people does not count.
+        requests: requests to models.
+        tokens: tokens of models, in and out.
+        cost: money, in the unit that the models report.
+        tool_calls: calls of tools.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_ticks: int | None = Field(default=None, ge=1)
+    timeout: float | None = Field(default=None, gt=0)
+    requests: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    cost: float | None = Field(default=None, ge=0)
+    tool_calls: int | None = Field(default=None, ge=0)
+
+
+class Usage(BaseModel):
+    """What a run has used so far; it survives a suspension."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ticks: int = 0
+    seconds: float = 0.0
+    requests: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    tool_calls: int = 0
+
+
+COUNTED = {
+    "max_ticks": ("ticks", "passes"),
+    "timeout": ("seconds", "seconds"),
+    "requests": ("requests", "requests"),
+    "tokens": ("tokens", "tokens"),
+    "cost": ("cost", "of cost"),
+    "tool_calls": ("tool_calls", "tool calls"),
+}
+
+
+def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
+    """Return the error for the first limit that is used up while more is wanted, or None."""
+    for name, (counter, unit) in COUNTED.items():
+        most = getattr(limits, name)
+        if most is not None and getattr(usage, counter) >= most:
+            text = f"the run has used its {most:g} {unit}: raise Limits({name}=...), or call run() again"
+            return LimitExceeded(text, limit=name)
+    return None

@@ -1,0 +1,37 @@
+"""How a call ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from py_trees.common import Status
+from pydantic import BaseModel, ConfigDict
+
+from jianmu.engine.interaction import Suspension
+
+
+class Outcome(BaseModel):
+    """How a run stands when `run_until_suspend` or `resume` returns.
+
+    Attributes:
+        status: the root's status; RUNNING when suspended or stalled, INVALID when halted or out of limits.
+        output: the fields of the state that are not hidden.
+        thread_id: the thread.
+        suspended: whether the run waits for answers.
+        suspensions: the open questions, the oldest first.
+        limit: the name of the limit that ended the run, or None.
+        stalled: whether nothing but a write from outside could wake the tree.
+        wake_at: the earliest deadline of the open questions, UTC, or None.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    status: Status
+    output: dict[str, Any]  # Any: the schema's own types
+    thread_id: str
+    suspended: bool = False
+    suspensions: tuple[Suspension, ...] = ()
+    limit: str | None = None
+    stalled: bool = False
+    wake_at: datetime | None = None

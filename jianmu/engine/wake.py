@@ -1,0 +1,70 @@
+"""The bell of a run: set now, from any thread, heard later by the one that waits."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio.lowlevel import current_token
+
+
+def call_soon(token: Any, function: Callable[[], object]) -> None:  # Any: the loop object of asyncio or trio
+    """Have `function` called by the event loop of `token`, without waiting for it.
+
+    anyio can only call into a loop and wait for the result, which would block the writer's thread. A
+    loop that has ended meanwhile has nobody to tell.
+    """
+    soon = getattr(token, "call_soon_threadsafe", None) or token.run_sync_soon
+    with contextlib.suppress(RuntimeError):
+        soon(function)
+
+
+class Wake:
+    """A flag that many may set and one waits for; setting it while nobody waits is not lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._event: anyio.Event | None = None
+        self._token: Any = None  # Any: the loop object of asyncio or trio
+        self._thread = 0
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it was set since it was last taken."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set the flag and rouse the waiter; safe from every thread, also when no loop runs any more."""
+        if self._is_set and self._event is None:
+            return
+        with self._lock:
+            self._is_set = True
+            event, self._event = self._event, None
+        if event is None:
+            return
+        if threading.get_ident() == self._thread:
+            event.set()
+        else:
+            call_soon(self._token, event.set)
+
+    def take(self) -> bool:
+        """Return whether the flag was set, and clear it."""
+        with self._lock:
+            was, self._is_set = self._is_set, False
+        return was
+
+    def armed(self) -> anyio.Event:
+        """Return an event that the next `set()` sets, or that is set if the flag is."""
+        event = anyio.Event()
+        with self._lock:
+            if self._is_set:
+                event.set()
+                return event
+            self._thread = threading.get_ident()
+            self._token = current_token().native_token
+            self._event = event
+        return event
