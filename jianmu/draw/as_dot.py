@@ -16,7 +16,8 @@ COLOURS = {
     Status.INVALID: ("#f2f2f2", "#9e9e9e"),
 }
 
-ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n"})
+# Graphviz reads labels as escapes and HTML entities.
+ESCAPES = str.maketrans({'"': '\\"', "&": "&amp;", "\\": "\\\\", "\n": "\\n"})
 
 
 def dot(root: Behaviour) -> str:

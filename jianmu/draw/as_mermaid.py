@@ -14,9 +14,21 @@ STYLES = """\
   classDef running fill:#d7e5f8,stroke:#1565c0,color:#000
   classDef invalid fill:#f2f2f2,stroke:#9e9e9e,color:#000"""
 
-# Mermaid reads labels as entity codes, HTML and, after a backtick, Markdown.
+# Mermaid reads labels as entity codes, HTML and, after a backtick, Markdown. It looks for comments (%%) and for
+# lines with `style…:…#…;`, whose last semicolon it drops, without regard to quotes.
 ESCAPES = str.maketrans(
-    {'"': "#quot;", "#": "#35;", "&": "#amp;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\\": "#92;", "\n": "<br>"}
+    {
+        '"': "#quot;",
+        "#": "#35;",
+        "%": "#37;",
+        "&": "#amp;",
+        ":": "#58;",
+        "<": "#lt;",
+        ">": "#gt;",
+        "\\": "#92;",
+        "`": "#96;",
+        "\n": "<br>",
+    }
 )
 
 

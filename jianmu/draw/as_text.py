@@ -36,4 +36,4 @@ def _label(node: Behaviour) -> str:
     name = one_line(node.name)
     what = kind(node)
     label = f"{mark(node)} {name}" if what == name else f"{mark(node)} {name} ({what})"
-    return f"{label}: {one_line(node.feedback_message)}" if node.feedback_message else label
+    return f"{label}: {one_line(str(node.feedback_message))}" if node.feedback_message else label

@@ -26,6 +26,7 @@ WILD = [
     "]",
     "}}",
     "%% x",
+    "style a:#b;",
     "end",
     "\x1b[31m",
     "建木",
@@ -61,9 +62,8 @@ def deep(levels: int) -> py_trees.behaviour.Behaviour:
 
 def labels_of_mermaid(drawing: str) -> list[str]:
     """Read the labels of a flowchart back as Mermaid does: entity codes after the quotes were found."""
-    found = re.findall(
-        r'^  n\d+(?:\[|\{\{|\(\[)"([^"]*)"(?:\]|\}\}|\]\)):::(?:success|failure|running|invalid)$', drawing, re.M
-    )
+    shape = r'(?:\[|\{\{|\(\[)"([^"]*)"(?:\]|\}\}|\]\))'
+    found = re.findall(rf"^  n\d+{shape}:::(?:success|failure|running|invalid)$", drawing, re.MULTILINE)
     named = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
 
     def entity(match: re.Match[str]) -> str:
@@ -76,7 +76,8 @@ def labels_of_dot(drawing: str) -> list[str]:
     """Read the labels of a digraph back with a parser of the language."""
     [graph] = pydot.graph_from_dot_data(drawing)
     quoted = [node.get_label() for node in graph.get_nodes() if node.get_label()]
-    return [re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], label[1:-1]) for label in quoted]
+    plain = [re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], label[1:-1]) for label in quoted]
+    return [label.replace("&amp;", "&") for label in plain]
 
 
 def test_text_shows_each_node_with_its_status_and_feedback() -> None:
