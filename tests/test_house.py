@@ -1,0 +1,116 @@
+"""How the house is built: imports run downwards, files and functions stay small, exceptions have reasons."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import os
+import statistics
+import subprocess
+import sys
+
+from tests.house import ROOT, Source, import_graph, imported, lazy_imports, length, nesting, silent, sources
+
+FILES = sources("jianmu")
+FUNCTIONS = [(file, function) for file in FILES for function in file.functions()]
+COMMAND_LINE = ("jianmu/cli", "jianmu/__main__")
+
+
+def test_import_contracts_hold() -> None:
+    """Layers: engine never imports message, tool, model or nodes; nodes never stores; nobody upwards."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+    environment = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(
+        [*command, "--no-cache"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_is_no_import_circle() -> None:
+    """No module reaches itself through imports, those under TYPE_CHECKING and in functions included."""
+    order = list(graphlib.TopologicalSorter(import_graph(FILES)).static_order())
+    assert len(order) == len(FILES)
+
+
+def test_nobody_imports_the_top() -> None:
+    """`jianmu` itself is for users: nothing inside it imports from it."""
+    graph = import_graph(FILES)
+    assert [name for name, others in graph.items() if "jianmu" in others and name != "jianmu.__main__"] == []
+
+
+def test_state_is_the_lowest_part_of_the_engine() -> None:
+    """`engine.state` imports nothing of jianmu but itself and the errors."""
+    graph = import_graph(FILES)
+    allowed = ("jianmu.errors", "jianmu.engine.state")
+    found = {
+        name: sorted(other for other in others if not other.startswith(allowed))
+        for name, others in graph.items()
+        if name.startswith("jianmu.engine.state")
+    }
+    assert {name: others for name, others in found.items() if others} == {}
+
+
+def test_asyncio_is_imported_nowhere() -> None:
+    """All concurrency goes through anyio, so that trio works as well."""
+    names = [(file.where, name) for file in FILES for node in ast.walk(file.tree) for name in imported(node)]
+    assert [place for place in names if place[1].split(".")[0] == "asyncio"] == []
+
+
+def test_only_extras_are_imported_late() -> None:
+    """A function of the library imports nothing of jianmu: such an import hides a circle."""
+    found = [
+        file.at(node)
+        for file in FILES
+        if not file.where.startswith(COMMAND_LINE)
+        for node, name in lazy_imports(file)
+        if name.split(".")[0] == "jianmu"
+    ]
+    assert found == []
+
+
+def test_files_are_short() -> None:
+    """The median file has at most 150 lines, the longest 400, the library without its command line 6,500."""
+    counts = {file.where: file.lines for file in FILES}
+    assert {where: count for where, count in counts.items() if count > 400} == {}
+    assert statistics.median(counts.values()) <= 150
+    assert sum(count for where, count in counts.items() if not where.startswith(COMMAND_LINE)) <= 6_500
+
+
+def test_functions_are_short() -> None:
+    """At least 60 % of the functions have 10 lines or fewer, none has more than 60."""
+    lengths = [length(function) for _, function in FUNCTIONS]
+    assert [file.at(function) for file, function in FUNCTIONS if length(function) > 60] == []
+    assert sum(count <= 10 for count in lengths) >= 0.6 * len(lengths)
+
+
+def test_functions_are_flat() -> None:
+    """No function nests more than three blocks."""
+    assert [file.at(function) for file, function in FUNCTIONS if nesting(function) > 3] == []
+
+
+def test_exceptions_have_reasons() -> None:
+    """A comment that silences a tool is followed by a second one that says why."""
+    everything = [*FILES, *sources("tests"), *sources("examples"), *sources("bench")]
+    assert [place for file in everything for place in silent(file)] == []
+
+
+def test_any_has_a_reason() -> None:
+    """Each line with an `Any` says why in a comment, or the import of it does so for the whole module."""
+    assert [place for file in FILES for place in unexplained_any(file)] == []
+
+
+def test_every_test_states_its_promise() -> None:
+    """Each test has a docstring."""
+    tests = [(file, function) for file in sources("tests") for function in file.functions()]
+    named = [(file, function) for file, function in tests if function.name.startswith("test_")]
+    assert [file.at(function) for file, function in named if not ast.get_docstring(function)] == []
+
+
+def unexplained_any(file: Source) -> list[str]:
+    """Return the places in a file that use `Any` without a reason."""
+    explained = {number for number, _ in file.comments()}
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ImportFrom) and "typing.Any" in imported(node) and node.lineno in explained:
+            return []
+    used = {node.lineno for node in ast.walk(file.tree) if isinstance(node, ast.Name) and node.id == "Any"}
+    return [f"{file.where}:{number}" for number in sorted(used - explained)]
