@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any  # Any: a question's record, whose class lies above this file
+
 
 class JianmuError(Exception):
     """The base of all errors of jianmu."""
@@ -86,27 +90,63 @@ class InteractionError(JianmuError):
 
 
 class UnknownSuspensionError(InteractionError):
-    """No question has this id."""
+    """No question has this id; `open_ids` are those that wait for an answer.
+
+    Attributes:
+        open_ids: the ids of the open questions, the oldest first.
+    """
+
+    def __init__(self, id: str | None, open_ids: Sequence[str] = ()) -> None:
+        what = "there is no question to answer" if id is None else f"no question has the id {id[:80]!r}"
+        super().__init__(f"{what}: {_open(open_ids)}", id=id)
+        self.open_ids = tuple(open_ids)
 
 
 class AmbiguousAnswerError(InteractionError):
-    """Several questions are open and the answer names none."""
+    """Several questions are open and the answer names none.
+
+    Attributes:
+        open_ids: the ids of the open questions, the oldest first.
+    """
+
+    def __init__(self, open_ids: Sequence[str]) -> None:
+        super().__init__(f"the answer has to name its question, Answer(id, payload): {_open(open_ids)}")
+        self.open_ids = tuple(open_ids)
 
 
 class AlreadyAnsweredError(InteractionError):
-    """The question was answered before."""
+    """The question was answered before.
+
+    Attributes:
+        record: the question's record, with the answer that was accepted.
+    """
+
+    def __init__(self, id: str, record: Any) -> None:
+        super().__init__(f"question '{id}' was answered before; the first answer stands, see .record", id=id)
+        self.record = record
 
 
 class ExpiredError(InteractionError):
     """The question's deadline has passed."""
 
+    def __init__(self, id: str, deadline: datetime | None = None) -> None:
+        when = f" at {deadline.isoformat()}" if deadline else ""
+        super().__init__(f"question '{id}' expired{when}: it takes no answer any more", id=id)
+
 
 class WithdrawnError(InteractionError):
     """The question was withdrawn."""
 
+    def __init__(self, id: str, reason: str | None = None) -> None:
+        super().__init__(f"question '{id}' was withdrawn{f' ({reason})' if reason else ''}: it takes no answer", id=id)
+
 
 class InvalidAnswerError(InteractionError):
-    """The answer does not fit what was asked for."""
+    """The answer does not fit what was asked for; the text holds nothing of the answer."""
+
+    def __init__(self, id: str | None, problem: str, wants: str | None = None) -> None:
+        name = "the answer" if id is None else f"the answer to question '{id}'"
+        super().__init__(f"{name} was refused: {problem}{f'; it has to fit {wants}' if wants else ''}", id=id)
 
 
 class ClaimedError(InteractionError):
@@ -120,9 +160,13 @@ class NotAnsweredError(InteractionError):
         reason: why, as the node's feedback gives it.
     """
 
-    def __init__(self, message: str, *, id: str | None = None, reason: str = "") -> None:
-        super().__init__(message, id=id)
+    def __init__(self, id: str | None = None, reason: str = "") -> None:
+        super().__init__(f"question '{id}' has no answer: {reason}", id=id)
         self.reason = reason
+
+
+def _open(ids: Sequence[str]) -> str:
+    return f"open are {', '.join(ids)}" if ids else "none is open"
 
 
 class RunError(JianmuError):
@@ -198,11 +242,35 @@ class UnknownThreadError(StoreError):
 
 
 class JournalMismatchError(StoreError):
-    """A key of `once` was used for another call."""
+    """A key of `once` was used for another call.
+
+    Attributes:
+        key: the key.
+        path: the path of the node.
+    """
+
+    def __init__(self, key: str, problem: str, *, path: str | None = None, thread_id: str | None = None) -> None:
+        super().__init__(f"once('{key}') in node '{path}': {problem}", thread_id=thread_id)
+        self.key = key
+        self.path = path
 
 
 class OutcomeUnknownError(StoreError):
-    """Whether an effect happened is not known, and its policy says to fail."""
+    """Whether an effect happened is not known, and its policy says to fail.
+
+    Attributes:
+        key: the key of `once`.
+        path: the path of the node.
+    """
+
+    def __init__(self, key: str, name: str, *, path: str | None = None, thread_id: str | None = None) -> None:
+        super().__init__(
+            f"once('{key}') in node '{path}': {name} was begun and its outcome is not known: find out whether it"
+            ' happened, or let a person say so: on_unknown="ask"',
+            thread_id=thread_id,
+        )
+        self.key = key
+        self.path = path
 
 
 class CorruptRecordError(StoreError):
