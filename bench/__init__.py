@@ -1,0 +1,1 @@
+"""Benchmarks: jianmu beside its peers, both measured in one run, each row against a bar."""

@@ -1,0 +1,61 @@
+"""The table: what is measured, against what, and the bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bench import hops, imports, langgraph_steps, runs, state, ticks
+from bench.measure import Effort, Pair
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: `at_most` bounds ours / peer, `at_least` bounds peer / ours."""
+
+    work: str
+    against: str
+    measure: Callable[[Effort], Pair]
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def bar(self) -> str:
+        """The bar in words."""
+        return f"≤ {self.at_most:g} ×" if self.at_most is not None else f"≥ {self.at_least:g} × faster"
+
+    def ratio(self, pair: Pair) -> float:
+        """Return the ratio that the bar bounds."""
+        return pair.ours / pair.peer if self.at_most is not None else pair.peer / pair.ours
+
+    def is_met(self, pair: Pair) -> bool:
+        """Tell whether the measurement meets the bar."""
+        if self.at_most is not None:
+            return self.ratio(pair) <= self.at_most
+        return self.at_least is not None and self.ratio(pair) >= self.at_least
+
+
+ROWS = [
+    Row("scalar write, state of 100,000 messages", "the same at 100", state.scalar_write, at_most=1.5),
+    Row("append one message at 10,000, no read between", "the same at 100", state.append, at_most=1.5),
+    Row("append one message at 10,000", "LangGraph's step, operator.add", langgraph_steps.append, at_least=10),
+    Row("get() at 100,000 messages", "the same at 100", state.get, at_most=1.5),
+    Row("async node to async node, asyncio", "bare spawn with an Event", partial(hops.spawn, "asyncio"), at_most=2.5),
+    Row("async node to async node, trio", "bare spawn with an Event", partial(hops.spawn, "trio"), at_most=3),
+    Row("async node to async node, asyncio", "LangGraph's async node step", langgraph_steps.node, at_least=5),
+    Row("flat reactive Sequence, 1,000 × update", "py_trees tree.tick()", ticks.flat_update, at_least=20),
+    Row("flat reactive Sequence, 1,000 × all callbacks", "py_trees tree.tick()", ticks.flat_callbacks, at_least=12),
+    Row("memory Sequence parked at child 1,000", "py_trees tree.tick()", ticks.parked, at_least=100),
+    Row("200 nested memory Sequences", "py_trees tree.tick()", ticks.nested, at_least=10),
+    Row(
+        "outside write to result, asyncio",
+        "an Event there and back",
+        partial(runs.outside_write, "asyncio"),
+        at_most=10,
+    ),
+    Row("outside write to result, trio", "an Event there and back", partial(runs.outside_write, "trio"), at_most=10),
+    Row("step() with two fields, 10 leaves, asyncio", "py_trees tree.tick()", partial(runs.step, "asyncio"), at_most=3),
+    Row("step() with two fields, 10 leaves, trio", "py_trees tree.tick()", partial(runs.step, "trio"), at_most=3),
+    Row("import jianmu", "import its four dependencies", imports.dependencies, at_most=1.15),
+]
