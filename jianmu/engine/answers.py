@@ -25,7 +25,9 @@ JsonObject = dict[str, JsonValue]
 Check = Callable[[JsonValue], str | None]
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_NOTES = frozenset("title description default examples $schema $comment deprecated readOnly writeOnly".split())
+_NOTES = frozenset(
+    ["title", "description", "default", "examples", "$schema", "$comment", "deprecated", "readOnly", "writeOnly"]
+)
 _TYPES: dict[object, type] = {
     "string": str,
     "integer": int,
@@ -44,8 +46,20 @@ _FORMATS: dict[object, type] = {
 }
 # pydantic's words for these quote nothing of the answer
 _QUIET = frozenset(
-    "missing extra_forbidden literal_error enum greater_than greater_than_equal less_than less_than_equal"
-    " too_short string_too_short string_too_long string_pattern_mismatch".split()
+    [
+        "missing",
+        "extra_forbidden",
+        "literal_error",
+        "enum",
+        "greater_than",
+        "greater_than_equal",
+        "less_than",
+        "less_than_equal",
+        "too_short",
+        "string_too_short",
+        "string_too_long",
+        "string_pattern_mismatch",
+    ]
 )
 
 
@@ -127,11 +141,13 @@ def door_of(answer: object) -> Door:
         MissingExtraError: the schema needs `jsonschema`.
     """
     if isinstance(answer, dict):
-        return _door_of_schema(_schema_copy(cast("object", answer)))
+        given = _schema_copy(cast("object", answer))
+        return Door(given, _check_of(given), json_copy)
+    kind = cast("Any", answer)  # Any: whatever can stand in an annotation
     try:
-        adapter: TypeAdapter[Any] | None = None if isinstance(answer, str) else TypeAdapter(answer)
-        schema = adapter and not inspect.isroutine(answer) and json_copy(adapter.json_schema())
-    except Exception:  # a type's own hooks run here and may raise anything
+        adapter = None if isinstance(kind, str) or inspect.isroutine(kind) else TypeAdapter[Any](kind)
+        schema = None if adapter is None else json_copy(adapter.json_schema())
+    except Exception:  # noqa: BLE001  # a type's own hooks run here and may raise anything
         adapter, schema = None, None
     if adapter is None or not isinstance(schema, dict):
         raise SetupError(f"answer={answer!r} cannot be asked for: give a type that has a JSON schema, or a JSON schema")
@@ -141,8 +157,8 @@ def door_of(answer: object) -> Door:
 def door_of_stored(schema: JsonObject) -> Door:
     """Return the door for the schema of a question that was asked in another process."""
     if schema == _APPROVAL.schema:
-        return Door(schema, _APPROVAL.check, json_copy)
-    return _door_of_schema(schema)
+        return _APPROVAL
+    return Door(schema, _check_when_used(schema), json_copy)
 
 
 def wants(schema: JsonObject) -> str:
@@ -159,8 +175,17 @@ def _schema_copy(answer: object) -> JsonObject:
     raise SetupError(f"answer= is no JSON schema: {problem}")
 
 
-def _door_of_schema(schema: JsonObject) -> Door:
-    return Door(schema, _simple(schema) or _full(schema), json_copy)
+def _check_when_used(schema: JsonObject) -> Check:
+    """Return a check that is built with each use: where nobody answers, its library is not needed."""
+
+    def check(payload: JsonValue) -> str | None:
+        return _check_of(schema)(payload)
+
+    return check
+
+
+def _check_of(schema: JsonObject) -> Check:
+    return _simple(schema) or _full(schema)
 
 
 def _reader(adapter: TypeAdapter[Any]) -> Callable[[JsonValue], object]:
@@ -176,7 +201,7 @@ def _misfit_check(adapter: TypeAdapter[Any], schema: JsonObject) -> Check:
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             return "; ".join(_told(shown, one["loc"], one["type"], one["msg"]) for one in found[:3])
-        except Exception as error:  # a validator of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  # a validator of the user's may raise anything
             return f"the check of its type raised {type(error).__name__}"
         return None
 
@@ -191,16 +216,18 @@ def _told(shown: str, loc: tuple[int | str, ...], code: str, message: str) -> st
 
 def _place(shown: str, loc: tuple[int | str, ...]) -> str:
     """Return a place in an answer; keys that the schema does not name are the answer's own."""
-    return ".".join(str(part) if isinstance(part, int) or not part or json.dumps(part) in shown else "*" for part in loc)
+    return ".".join(
+        str(part) if isinstance(part, int) or not part or json.dumps(part) in shown else "*" for part in loc
+    )
 
 
 def _simple(schema: JsonObject) -> Check | None:
     """Return the check of a schema that needs no library, or None."""
     rules = {key: value for key, value in schema.items() if key not in _NOTES}
     kind, shape = rules.pop("type", None), rules.pop("format", None)
-    if kind == "array" and rules == {"items": {}} or kind == "object" and rules == {"additionalProperties": True}:
+    if (kind == "array" and rules == {"items": {}}) or (kind == "object" and rules == {"additionalProperties": True}):
         rules = {}
-    if isinstance(kind, list) or shape is not None and (kind != "string" or shape not in _FORMATS):
+    if isinstance(kind, list) or (shape is not None and (kind != "string" or shape not in _FORMATS)):
         return None
     if not rules:
         accepted = _FORMATS[shape] if shape else Any if kind is None else _TYPES.get(kind)
@@ -230,7 +257,7 @@ def _full(schema: JsonObject) -> Check:
     def check(payload: JsonValue) -> str | None:
         try:
             found = next(validator.iter_errors(payload), None)
-        except Exception as error:  # a reference that leads nowhere is found only here
+        except Exception as error:  # noqa: BLE001  # a reference that leads nowhere is found only here
             return f"its schema cannot be used ({type(error).__name__})"
         return None if found is None else f"at ${_place(shown, ('', *found.absolute_path))}: {found.validator}"
 
@@ -244,13 +271,17 @@ def _validator(library: Any, schema: JsonObject) -> Any:
     except library.SchemaError as error:
         problem = str(error.message)
     else:
-        types = kind.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+        types = kind.TYPE_CHECKER.redefine("integer", _is_integer)
         formats = library.FormatChecker(formats=())
         for name, accepted in _FORMATS.items():
             formats.checks(name)(_format_check(accepted))
         registry = importlib.import_module("referencing").Registry()
         return library.validators.extend(kind, type_checker=types)(schema, format_checker=formats, registry=registry)
     raise SetupError(f"answer= is no valid JSON schema: {problem}")
+
+
+def _is_integer(_: object, value: object) -> bool:
+    return type(value) is int
 
 
 def _format_check(accepted: type) -> Callable[[object], bool]:

@@ -1,0 +1,107 @@
+"""All questions of a thread, under one lock.
+
+1. Decisions run under the lock, so exactly one of racing ends wins; no user code runs there.
+2. Several decisions are carried out all or none.
+3. A question is live until its end was delivered to its node; only live ones cost anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from jianmu.engine.decisions import Change, Decision, deed, is_repeated
+from jianmu.engine.questions import Answer
+from jianmu.engine.record import Record
+from jianmu.errors import AmbiguousAnswerError, UnknownSuspensionError
+
+
+class Book:
+    """The questions of a thread, safe from every thread."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._lock = threading.Lock()
+        self.fill(records)
+
+    def fill(self, records: Iterable[Record]) -> None:
+        """Put these in the place of all others; they come in the order in which they were asked."""
+        found = {record.id: record for record in records}
+        newest = {_identity(record): record.id for record in found.values()}
+        with self._lock:
+            self._records, self._newest = found, newest
+            self._live = {id: None for id, record in found.items() if record.is_live}
+
+    def all(self) -> list[Record]:
+        """Return every question, in the order in which they were asked."""
+        with self._lock:
+            return list(self._records.values())
+
+    def live(self) -> list[Record]:
+        """Return those for which somebody waits, the oldest first."""
+        with self._lock:
+            return [self._records[id] for id in self._live]
+
+    def open(self) -> list[Record]:
+        """Return the open ones, the oldest first."""
+        return [record for record in self.live() if record.status == "open"]
+
+    def newest(self, identity: str) -> Record | None:
+        """Return the one asked last under an identity."""
+        with self._lock:
+            id = self._newest.get(identity)
+            return None if id is None else self._records[id]
+
+    def get(self, id: str) -> Record:
+        """Return a question by its id."""
+        with self._lock:
+            found = self._records.get(id)
+        if found is None:
+            raise UnknownSuspensionError(id, [record.id for record in self.open()])
+        return found
+
+    def find(self, answer: Answer) -> Record:
+        """Return the question that an answer is for: by its id, its key, or as the only open one."""
+        if answer.id is not None:
+            return self.get(answer.id)
+        known = [record for record in self.all() if is_repeated(record, answer)] or self.open()
+        if len(known) == 1:
+            return known[0]
+        ids = [record.id for record in known]
+        raise AmbiguousAnswerError(ids) if ids else UnknownSuspensionError(None)
+
+    def add(self, record: Record) -> tuple[Record, bool]:
+        """Add a new question, unless one is open there; return the one that stands and whether it is new."""
+        identity = _identity(record)
+        with self._lock:
+            last = self._newest.get(identity)
+            if last is not None and self._records[last].count >= record.count:
+                return self._records[last], False
+            self._records[record.id], self._newest[identity], self._live[record.id] = record, record.id, None
+            return record, True
+
+    def sweep(self, decide: Decision) -> list[Change]:
+        """Decide about each live question."""
+        with self._lock:
+            return self._apply([(id, decide) for id in self._live])
+
+    def settle(self, decisions: Sequence[tuple[str, Decision]]) -> list[Change]:
+        """Carry out all these decisions or, when one raises, none."""
+        with self._lock:
+            return self._apply(decisions)
+
+    def _apply(self, decisions: Sequence[tuple[str, Decision]]) -> list[Change]:
+        moved: dict[str, Record] = {}
+        for id, decide in decisions:
+            after = decide(moved.get(id) or self._records[id])
+            if after is not None:
+                moved[id] = after
+        changes = [Change(deed(self._records[id], after), after) for id, after in moved.items()]
+        self._records.update(moved)
+        for id, after in moved.items():
+            if not after.is_live:
+                self._live.pop(id, None)
+        return changes
+
+
+def _identity(record: Record) -> str:
+    return record.origin.identity("question", record.question.key)
