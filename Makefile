@@ -25,7 +25,7 @@ define make-venv
 	@touch $(1)/.made
 endef
 
-.PHONY: help demo test test-full check format bench bench-short docs clean
+.PHONY: help demo test test-full check examples format bench bench-short docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ check: $(VENV)/.made ## lint, formatting, types, import contracts
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_house.py
+
+examples: $(VENV)/.made ## run every example
+	@for example in examples/[0-9]*.py; do echo "$$example"; $(BIN)/python "$$example" </dev/null; done
 
 format: $(VENV)/.made ## repair what ruff can repair
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,47 @@
+"""The pages: every block of Python runs, prints what the page says, and every language is a known one."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.house import ROOT
+from tests.pages import LANGUAGES, OUTPUT, Block, blocks, pages
+
+WITH_CODE = [page for page in pages() if any(block.language == "python" for block in blocks(page))]
+
+
+def name_of(page: Path) -> str:
+    """Name a page by its path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def run(block: Block, page: Path, module: types.ModuleType) -> None:
+    """Run one block in the module of its page; errors show the line of the page."""
+    code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+    exec(code, module.__dict__)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_blocks_run_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks of a page run one after the other in one module; an Output block is what the one before it printed."""
+    module = types.ModuleType("page_" + name_of(page).replace("/", "_").removesuffix(".md").replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        if block.language == "python":
+            capsys.readouterr()
+            run(block, page, module)
+        elif block.info == OUTPUT:
+            assert capsys.readouterr().out == block.code, f"{name_of(page)}:{block.line}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_blocks_name_a_known_language(page: Path) -> None:
+    """No block escapes from running by a misspelt language."""
+    assert [(block.line, block.info) for block in blocks(page) if block.language not in LANGUAGES] == []
