@@ -18,7 +18,7 @@ define make-venv
 		test -x $(1)/bin/python || "$(UV)" venv --quiet --python "$(PYTHON)" $(1); \
 		"$(UV)" pip install --quiet --python $(1)/bin/python --editable . $(addprefix --group ,$(2)); \
 	else \
-		test -x $(1)/bin/python || "$(PYTHON)" -m venv $(1); \
+		$(1)/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv $(1); \
 		$(1)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'; \
 		$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable . $(addprefix --group ,$(2)); \
 	fi
