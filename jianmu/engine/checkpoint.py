@@ -1,22 +1,37 @@
-"""The record of a run as a versioned JSON document, and the Protocol of a store (STUB of the API)."""
+"""The record of a run as a versioned JSON document, and what a store has to do with it."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
+from jianmu.engine.journal import read_entries
+from jianmu.engine.record import read_records, read_rows
+from jianmu.errors import CorruptRecordError, SchemaVersionError, StoreError
 
 FORMAT = 1
 
 
-def check_thread_id(thread_id: object) -> str:
-    """Return the thread id, or raise StoreError: 1 to 512 characters, no NUL, no lone surrogates."""
-    ...
-
-
 class RunRecord(BaseModel):
+    """All that a run needs to go on in another process.
+
+    Attributes:
+        format: the version of this document's form.
+        schema_version: the version of the state's schema, where one was given.
+        fingerprint: of the tree that wrote it.
+        thread_id: the thread.
+        run: the number of the run in its thread.
+        status: how the thread stands.
+        error: type, text and path of what ended the run.
+        state: as `StateManager.dump_checkpoint()` gives it.
+        position: where the tree stands.
+        questions: as `InteractionController.dump()` gives them.
+        journal: as `Journal.dump()` gives it.
+        usage: what was counted against the limits.
+    """
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = FORMAT
@@ -24,24 +39,73 @@ class RunRecord(BaseModel):
     fingerprint: str
     thread_id: str
     run: int
-    status: str                                     # suspended | interrupted | finished | failed ... (the lead's words)
-    error: dict[str, str] | None = None             # type, text, path
+    status: str
+    error: dict[str, str | None] | None = None
     state: JsonObject = Field(default_factory=dict)
-    position: Any = None
-    questions: JsonObject = Field(default_factory=dict)
-    journal: JsonObject = Field(default_factory=dict)
+    position: JsonValue = None
+    questions: JsonObject = Field(default_factory=lambda: {"records": []})
+    journal: JsonObject = Field(default_factory=lambda: {"entries": []})
     usage: JsonObject = Field(default_factory=dict)
 
-    def dump(self) -> JsonObject: ...
+    def dump(self) -> JsonObject:
+        """Return the record as JSON."""
+        return self.model_dump(mode="json")
 
 
 def load(data: object, *, schema_version: int | None = None) -> RunRecord:
-    """Return the record; SchemaVersionError for a newer one, CorruptRecordError for garbage."""
-    ...
+    """Return the record that `dump` has written, its questions and journal checked too.
+
+    Args:
+        data: the JSON document.
+        schema_version: the version of the schema that is to read it.
+
+    Raises:
+        SchemaVersionError: it was written by a newer jianmu, or with a newer schema.
+        CorruptRecordError: it is no such document.
+    """
+    if not isinstance(data, dict):
+        raise CorruptRecordError(f"a checkpoint is a JSON object, not {type(data).__name__}")
+    fields = cast("dict[str, object]", data)
+    _refuse_newer("checkpoint's form", fields.get("format"), FORMAT)
+    record = read_rows("record", RunRecord, [fields])[0]
+    _refuse_newer("state's schema", record.schema_version, schema_version or 0)
+    check_thread_id(record.thread_id)
+    read_records(record.questions)
+    read_entries(record.journal)
+    return record
+
+
+def _refuse_newer(what: str, found: object, known: int) -> None:
+    if isinstance(found, int) and found > known:
+        raise SchemaVersionError(f"the {what} is of version {found}, and this program knows {known}: update it")
+
+
+def check_thread_id(thread_id: object) -> str:
+    """Return a thread's id, if it is one.
+
+    Raises:
+        StoreError: it is not a text of 1 to 512 characters without NUL and lone surrogates.
+    """
+    if isinstance(thread_id, str) and 1 <= len(thread_id) <= 512 and "\0" not in thread_id and _is_unicode(thread_id):
+        return thread_id
+    raise StoreError("a thread's id is a text of 1 to 512 characters, without NUL and lone surrogates")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Checkpointer(Protocol):
-    async def save(self, thread_id: str, record: JsonObject) -> None: ...
+    """What a store has to do; it knows no schema and keeps JSON."""
+
+    async def save(self, thread_id: str, record: JsonObject) -> None:
+        """Keep a thread's record in the place of the one before; it is kept when this returns."""
+        ...
+
     async def load(self, thread_id: str) -> JsonObject | None:
-        """Return the record last saved, or None."""
+        """Return the record saved last, or None for an unknown thread."""
         ...

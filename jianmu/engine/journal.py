@@ -1,43 +1,281 @@
-"""What was done, so that it is not done twice (STUB of the API; being filled in)."""
+"""What was done, so that it is not done twice: the entries of `once`.
+
+1. An entry is known by thread, run, path, rounds and key; name and arguments are checked against it.
+2. A start without a result means that the outcome is unknown, whether by a crash or by a halt.
+3. The idempotency key belongs to the entry: attempts share it, other rounds have others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast, get_args  # Any: the functions and results are the user's
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.questions import Origin, Request, Rounds
+from jianmu.engine.effects import Call, Result, shielded
+from jianmu.engine.questions import Origin, Rounds, digest
+from jianmu.engine.record import read_rows
+from jianmu.engine.request import Request
+from jianmu.errors import CorruptRecordError, JournalMismatchError, OutcomeUnknownError, SetupError
 
+Per = Literal["round", "activation"]
+OnUnknown = Literal["rerun", "ask", "fail"]
 IDEMPOTENCY_KEY: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
 
 
 class OnceScope(Protocol):
-    """What `once` needs of the node that calls it; one object per entry of the node."""
+    """What `once` needs of the node that calls it: one object for each entry of the node."""
+
+    @property
+    def origin(self) -> Origin:
+        """Who acts."""
+        ...
+
+    @property
+    def used(self) -> set[str]:
+        """The keys used since the node was entered."""
+        ...
+
+    @property
+    def halt_timeout(self) -> float:
+        """Seconds that a call which is being halted is waited for."""
+        ...
+
+    async def ask(self, request: Request, *, key: str) -> Any:
+        """Ask a person, and return the validated answer."""
+        ...
+
+    async def sync(self) -> None:
+        """Return when what was recorded is durable."""
+        ...
+
+
+class Entry(BaseModel):
+    """One effect.
+
+    Attributes:
+        origin: who acts.
+        key: tells the effects of one node apart.
+        activation: counts the activations that acted under this key; None for an effect of a round.
+        is_past: whether the activation is over; the next one acts anew.
+        name: the function's qualified name.
+        arguments: the digest of its arguments.
+        idempotency_key: what makes a repeated call harmless outside.
+        state: how it stands; None before its first start.
+        attempts: how often it was begun.
+        result: what it returned, as JSON.
+        error: the type of the exception that it raised.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     origin: Origin
-    used: set[str]        # keys used since the node was entered: fresh at each entry (start or re-start)
-    halt_timeout: float   # seconds
+    key: str
+    activation: int | None = None
+    is_past: bool = False
+    name: str
+    arguments: str
+    idempotency_key: str
+    state: Literal["started", "done", "failed", "unknown"] | None = None
+    attempts: int = 0
+    result: JsonValue = Field(default=None, repr=False)
+    error: str | None = None
 
-    async def ask(self, request: Request, *, key: str) -> Any: ...   # suspends, or returns the payload
-    async def sync(self) -> None: ...                                # after a start and after a result
+    @property
+    def id(self) -> str:
+        """What the entry is known by."""
+        return self.origin.identity("effect" if self.activation is None else "activation", self.key)
 
 
 class Journal:
-    def begin(self, origin: Origin, key: str, name: str, arguments: str, *, per: Literal["round", "activation"] = "round") -> Any: ...
-    def finish(self, id: str, result: Any) -> None: ...
-    def fail(self, id: str, error: str) -> None: ...
-    def forget_round(self, rounds: Rounds) -> None:
-        """Remove the entries of a closed round; `rounds` ends with the closed (loop path, round)."""
-        ...
+    """The effects of a thread's run; used on the loop's thread."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, in the order in which they were first begun."""
+        return tuple(self._entries.values())
+
+    async def once(
+        self,
+        scope: OnceScope,
+        key: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        result: Any = Any,
+        on_unknown: OnUnknown = "rerun",
+        effect: bool = True,
+        per: Per = "round",
+    ) -> Any:
+        """Return the result of `fn(*args)`, which is called once in this round, whatever happens in between.
+
+        Args:
+            scope: the node that acts.
+            key: tells the effects of one node apart.
+            fn: async, or sync and then run in a thread.
+            args: its arguments, which need a JSON form.
+            result: the type of the result; it passes through JSON the first time too.
+            on_unknown: what to do if a call was begun and its outcome is not known.
+            effect: False for reads and pure state writes: no start is recorded.
+            per: what the result holds for.
+
+        Raises:
+            JournalMismatchError: the key was used for another function or other arguments, or in this entry already.
+            OutcomeUnknownError: the outcome is not known, and `on_unknown` is "fail".
+            SetupError: an argument or the result has no JSON form.
+        """
+        where = f"once('{key}') in node '{scope.origin.path}'"
+        if per not in get_args(Per) or on_unknown not in get_args(OnUnknown):
+            raise SetupError(f'{where}: per is "round" or "activation", on_unknown "rerun", "ask" or "fail"')
+        call, kind = Call(where, fn, args), Result(where, result)
+        entry = self.find(scope.origin, key, call.name, call.arguments, per=per)
+        if key in scope.used:
+            raise _mismatch(entry, "it is used twice since the node was entered: each effect needs its own key")
+        scope.used.add(key)
+        if entry.state in ("started", "unknown"):
+            entry = await self._settle(scope, entry, kind, on_unknown)
+        if entry.state != "done":
+            entry = await self._act(scope, entry, call, kind, effect)
+        return kind.from_json(entry.result)
+
+    def find(self, origin: Origin, key: str, name: str, arguments: str, *, per: Per = "round") -> Entry:
+        """Return the entry of an effect, or a new one that nothing was recorded of yet.
+
+        Raises:
+            JournalMismatchError: the key was used for another function, or other arguments.
+        """
+        fresh = Entry(
+            origin=origin,
+            key=key,
+            activation=0 if per == "activation" else None,
+            name=name,
+            arguments=arguments,
+            idempotency_key=digest("idempotency", origin.identity(per, key)),
+        )
+        known = self._entries.get(fresh.id)
+        if known is None:
+            return fresh
+        if known.is_past and known.activation is not None:
+            number = known.activation + 1
+            again = digest("idempotency", origin.identity(per, key), number)
+            return fresh.model_copy(update={"activation": number, "idempotency_key": again})
+        if known.name != name:
+            raise _mismatch(known, f"it was used for {known.name}, and now for {name}: each effect needs its own key")
+        if known.arguments != arguments:
+            raise _mismatch(known, f"{name} was called with other arguments before: a key stands for one call")
+        return known
+
+    def begin(self, entry: Entry) -> Entry:
+        """Record that the function is about to be called."""
+        return self._put(entry, state="started", attempts=entry.attempts + 1, error=None)
+
+    def finish(self, entry: Entry, result: JsonValue) -> Entry:
+        """Record what it returned."""
+        return self._put(entry, state="done", result=result)
+
+    def fail(self, entry: Entry, error: BaseException) -> Entry:
+        """Record that it raised; the next attempt calls it again."""
+        return self._put(entry, state="failed", error=type(error).__name__)
+
+    def lose(self, entry: Entry) -> Entry:
+        """Record that nobody knows what became of the call."""
+        return self._put(entry, state="unknown")
+
     def new_activation(self, origin: Origin) -> None:
-        """Tell that the node was initialised (not re-entered): `per="activation"` entries count anew."""
-        ...
+        """Record that a node starts anew (not that it goes on): its effects per activation are called again."""
+        past = [entry for entry in self._entries.values() if entry.activation is not None and entry.origin == origin]
+        for entry in past:
+            self._put(entry, is_past=True)
+
+    def forget_round(self, rounds: Rounds) -> None:
+        """Remove the entries of a closed round: the rounds around the loop, then (loop path, round)."""
+        depth = len(rounds)
+        self._entries = {id: one for id, one in self._entries.items() if one.origin.rounds[:depth] != rounds}
+
     def clear(self) -> None:
-        """The run has ended."""
-        ...
-    def dump(self) -> JsonObject: ...
-    def load(self, data: object) -> None: ...
-    async def once(self, scope: OnceScope, key: str, fn: Callable[..., Any], *args: Any, result: Any = Any,
-                   on_unknown: Literal["rerun", "ask", "fail"] = "rerun", effect: bool = True,
-                   per: Literal["round", "activation"] = "round") -> Any: ...
+        """Remove all entries: the run has ended."""
+        self._entries.clear()
+
+    def dump(self) -> JsonObject:
+        """Return all entries as JSON."""
+        return {"entries": [entry.model_dump(mode="json") for entry in self._entries.values()]}
+
+    def load(self, data: object, rename: Callable[[str], str] = str) -> None:
+        """Put the entries of a dump in the place of all others; idempotency keys stay what they are.
+
+        Args:
+            data: what `dump` has returned.
+            rename: maps the paths of the dump to those of today's tree.
+
+        Raises:
+            CorruptRecordError: it is no such dump; nothing was changed.
+        """
+        self._entries = {entry.id: entry for entry in read_entries(data, rename)}
+
+    def _put(self, entry: Entry, **changes: Any) -> Entry:
+        entry = entry.model_copy(update=changes)
+        self._entries[entry.id] = entry
+        return entry
+
+    async def _act(self, scope: OnceScope, planned: Entry, call: Call, kind: Result, effect: bool) -> Entry:
+        """Call the function and record what comes of it; a call that is cut off stays unknown."""
+        entry = self.begin(planned) if effect else planned
+        done: list[Entry] = []
+
+        async def attempt() -> None:
+            try:
+                value = await call.run()
+            except Exception as error:
+                if effect:
+                    self.fail(entry, error)
+                raise
+            done.append(self.finish(entry, kind.to_json(value)))
+            await scope.sync()
+
+        token = IDEMPOTENCY_KEY.set(entry.idempotency_key)
+        try:
+            if effect:
+                await scope.sync()
+            await (attempt() if call.is_async else shielded(attempt, scope.halt_timeout))
+        finally:
+            IDEMPOTENCY_KEY.reset(token)
+            if self._entries.get(entry.id) is entry:
+                self.lose(entry)
+        return done[0]
+
+    async def _settle(self, scope: OnceScope, entry: Entry, kind: Result, policy: OnUnknown) -> Entry:
+        """Carry out the policy for a call whose outcome is not known."""
+        if policy == "fail":
+            place = entry.origin
+            raise OutcomeUnknownError(entry.key, entry.name, path=place.path, thread_id=place.thread_id)
+        if policy == "rerun":
+            return entry
+        request = Request(
+            f"Did {entry.name} ({entry.key}) happen? It was begun, and its outcome is not known.",
+            answer=kind.outcome,
+            reason="unknown_outcome",
+            data={"key": entry.key, "name": entry.name, "idempotency_key": entry.idempotency_key},
+        )
+        told = await scope.ask(request, key=f"once:{entry.key}:{entry.attempts}")
+        return self.finish(entry, kind.to_json(told.result)) if told.happened else entry
+
+
+def read_entries(data: object, rename: Callable[[str], str] = str) -> list[Entry]:
+    """Return the entries of a dump, at the paths that `rename` gives for theirs.
+
+    Raises:
+        CorruptRecordError: it is no such dump.
+    """
+    rows = cast("dict[str, object]", data).get("entries") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise CorruptRecordError("the journal of a checkpoint is no list of entries")
+    entries = read_rows("journal entry", Entry, cast("list[object]", rows))
+    return [entry.model_copy(update={"origin": entry.origin.renamed(rename)}) for entry in entries]
+
+
+def _mismatch(entry: Entry, problem: str) -> JournalMismatchError:
+    return JournalMismatchError(entry.key, problem, path=entry.origin.path, thread_id=entry.origin.thread_id)

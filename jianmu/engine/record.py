@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast  # Any: changed values of a record
+from typing import Any, Literal, TypeVar, cast  # Any: changed values of a record
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from jianmu.engine.answers import json_text
 from jianmu.engine.questions import ENDS, Answer, Origin, QuestionStatus, Step, Suspension
-from jianmu.errors import CorruptRecordError
+from jianmu.errors import CorruptRecordError, JianmuError
+
+Row = TypeVar("Row", bound=BaseModel)
 
 
 class Record(BaseModel):
@@ -118,17 +120,21 @@ def read_records(data: object, rename: Callable[[str], str] = str) -> list[Recor
     rows = cast("dict[str, object]", data).get("records") if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise CorruptRecordError("the questions of a checkpoint are no list of records")
-    return [_read(number, row, rename) for number, row in enumerate(cast("list[object]", rows))]
+    moved = [(one, one.origin.renamed(rename)) for one in read_rows("question", Record, cast("list[object]", rows))]
+    return [one.model_copy(update={"origin": origin}).with_question(path=origin.path) for one, origin in moved]
 
 
-def _read(number: int, row: object, rename: Callable[[str], str]) -> Record:
-    try:
-        record = Record.model_validate_json(json_text(row), strict=True)
-    except ValidationError as error:
-        problem = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"])
-    except ValueError as error:
-        problem = str(error)
-    else:
-        origin = record.origin.renamed(rename)
-        return record.model_copy(update={"origin": origin}).with_question(path=origin.path)
-    raise CorruptRecordError(f"question number {number} of a checkpoint cannot be read: {problem}")
+def read_rows(what: str, model: type[Row], rows: Sequence[object]) -> list[Row]:
+    """Return the rows of a dump as models; a fault is told by its place, without values."""
+    found: list[Row] = []
+    for number, row in enumerate(rows):
+        try:
+            found.append(model.model_validate_json(json_text(row), strict=True))
+        except ValidationError as error:
+            problem = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"])
+        except (ValueError, JianmuError) as error:
+            problem = str(error)
+        else:
+            continue
+        raise CorruptRecordError(f"{what} number {number} of a checkpoint cannot be read: {problem}")
+    return found
