@@ -1,40 +1,11 @@
-"""The table: what is measured, against what, and the bar."""
+"""The table of what is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from bench import hops, imports, langgraph_steps, runs, state, ticks
-from bench.measure import Effort, Pair
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line: `at_most` bounds ours / peer, `at_least` bounds peer / ours."""
-
-    work: str
-    against: str
-    measure: Callable[[Effort], Pair]
-    at_most: float | None = None
-    at_least: float | None = None
-
-    @property
-    def bar(self) -> str:
-        """The bar in words."""
-        return f"≤ {self.at_most:g} ×" if self.at_most is not None else f"≥ {self.at_least:g} × faster"
-
-    def ratio(self, pair: Pair) -> float:
-        """Return the ratio that the bar bounds."""
-        return pair.ours / pair.peer if self.at_most is not None else pair.peer / pair.ours
-
-    def is_met(self, pair: Pair) -> bool:
-        """Tell whether the measurement meets the bar."""
-        if self.at_most is not None:
-            return self.ratio(pair) <= self.at_most
-        return self.at_least is not None and self.ratio(pair) >= self.at_least
-
+from bench.row import Row
 
 ROWS = [
     Row("scalar write, state of 100,000 messages", "the same at 100", state.scalar_write, at_most=1.5),
