@@ -1,0 +1,104 @@
+"""Control: what composites and decorators of jianmu have in common, and how they are ticked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import ClassVar, cast
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from py_trees.composites import Composite
+from py_trees.decorators import Decorator
+
+from jianmu.engine.passes import CURRENT, KINDS, RUNNING, Pass
+from jianmu.engine.sticky import is_held
+from jianmu.errors import SetupError
+
+Steps = Generator[Behaviour, None, Status]
+
+
+class Control:
+    """A branch that says by `steps()` which child is ticked next: `class Race(Control, NodeMixin, Composite)`.
+
+    When it is entered, `initialise()` is called. In every tick `steps()` is run anew from its top. A child
+    that it yields is ticked; what the child raises is raised at that `yield`. What it returns is the
+    node's status; with SUCCESS or FAILURE, children that are still RUNNING are halted. py_trees can tick
+    it as well, with the same callbacks in the same order.
+    """
+
+    is_loop: ClassVar[bool] = False
+    """Whether it starts its child anew, round by round: a loop that has finished may hold its result."""
+
+    def steps(self) -> Steps:
+        """Yield children that are to be ticked; return the status.
+
+        By default a decorator ticks its child and returns what its `update()` says.
+        """
+        if not isinstance(self, Decorator):
+            raise SetupError(f"{type(self).__name__} has no steps(): override it, yield children, return a Status")
+        yield self.decorated
+        return self.update()
+
+    def halt(self, child: Behaviour) -> None:
+        """Halt a child and all below it, if they are not INVALID; for use in `steps()`."""
+        (CURRENT.get() or Pass()).halt(child)
+
+    def tick(self) -> Iterator[Behaviour]:
+        """Tick the node where py_trees does the ticking."""
+        assert isinstance(self, Behaviour)
+        if not (self.is_loop and is_held(self)):
+            yield from _stepped(Pass.current(), self, _by_generator)
+        yield self
+
+
+def control(run: Pass, node: Behaviour) -> Iterator[Behaviour]:
+    """Tick a branch by its `steps()`, for the ticker."""
+    if not (getattr(node, "is_loop", False) and is_held(node)):
+        yield from _stepped(run, node, _by_ticker)
+    if run.visit is not None:
+        run.visit(node)
+
+
+def _by_ticker(run: Pass, child: Behaviour) -> Iterable[Behaviour]:
+    """Tick a leaf at once; leave a branch to the ticker."""
+    kind = KINDS.get(type(child)) or run.kind_of(type(child))
+    if kind.inline is None:
+        return (child,)
+    kind.inline(run, child)
+    return ()
+
+
+def _by_generator(_run: Pass, child: Behaviour) -> Iterable[Behaviour]:
+    """Tick a child as py_trees does."""
+    return child.tick()
+
+
+def _stepped(
+    run: Pass, node: Behaviour, ticked: Callable[[Pass, Behaviour], Iterable[Behaviour]]
+) -> Iterator[Behaviour]:
+    """Tick a branch by its `steps()`; `ticked` ticks a child."""
+    if node.status is not RUNNING:
+        run.enter(node)
+    steps = cast("Control", node).steps()
+    child, status = _advance(steps, None)
+    while child is not None:
+        error = None
+        try:
+            yield from ticked(run, child)
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as raised:  # noqa: BLE001  # steps() decides what becomes of it
+            error = raised
+        child, status = _advance(steps, error)
+    if isinstance(node, Composite) and status is not RUNNING:
+        run.halt_running(node.children)
+    run.finish(node, cast("Status", status))
+
+
+def _advance(steps: Steps, error: BaseException | None) -> tuple[Behaviour | None, Status | None]:
+    """Return the next child of some steps, or the status at which they ended."""
+    try:
+        return (next(steps) if error is None else steps.throw(error)), None
+    except StopIteration as end:
+        return None, end.value

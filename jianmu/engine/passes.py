@@ -1,0 +1,181 @@
+"""What a pass over a tree knows while it is going on, and what it does for each node that it ticks."""
+
+from __future__ import annotations
+
+import itertools
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any  # branches take their own class of nodes
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from py_trees.decorators import Decorator
+
+from jianmu.engine.halting import Raised, Report, Trace, collect, raise_first, stop_itself, stopping
+from jianmu.engine.tree import path_of
+from jianmu.errors import InvalidStatusError
+
+FAILURE, INVALID, RUNNING, SUCCESS = Status.FAILURE, Status.INVALID, Status.RUNNING, Status.SUCCESS
+
+NUMBERS = itertools.count(1)
+"""The numbers of passes: one row for the whole process."""
+
+CURRENT: ContextVar[Pass | None] = ContextVar("jianmu.pass", default=None)
+"""The pass that is going on: for nodes below one whose `tick` jianmu does not know."""
+
+
+def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
+    """Return the error for a node that returned what is no result."""
+    path = path_of(node)
+    return InvalidStatusError(
+        f"node '{path}' returned {reprlib.repr(status)}: "
+        "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
+        path=path,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """How the nodes of one class are ticked.
+
+    Attributes:
+        inline: ticks a node at once (leaves) and returns its status, None if it had nothing to say;
+            branches have none.
+        branch: starts the generator of a branch, which yields the branches below that are to be ticked.
+        catches: whether that generator is to see the exceptions of what it yielded.
+        simple: whether a halt is `terminate` and nothing else.
+        below: tells where a branch that is RUNNING goes on, if its own step comes only after that branch;
+            `branch` takes that one as `done` then.
+    """
+
+    inline: Callable[[Pass, Behaviour], Status | None] | None = None
+    branch: Callable[..., Iterator[Behaviour]] | None = None
+    catches: bool = False
+    simple: bool = False
+    below: Callable[[Pass, Any], Behaviour | None] | None = None
+
+
+KINDS: dict[type[Behaviour], Kind] = {}
+"""The kinds of the classes that were met."""
+
+
+class Pass:
+    """One pass: its number, what was found in it, and the steps that all kinds of nodes share.
+
+    Attributes:
+        number: the pass's number, larger than that of any pass begun before in this process.
+        polled: whether a node was ticked of which nobody can tell when to tick it again.
+        again: whether a bounded loop of py_trees' own asks for the next pass at once.
+        timed: the Timer and Timeout nodes of py_trees' own that were ticked and are RUNNING.
+        culprit: the node that raised the exception which ended the pass, or which was caught last.
+        trace: told ("started" | "finished" | "halted", node).
+        report: gets the exceptions of `terminate` in halts; without it they are raised.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.polled = False
+        self.again = False
+        self.timed: list[Behaviour] = []
+        self.culprit: Behaviour | None = None
+        self.trace: Trace | None = None
+        self.report: Report | None = None
+        self.visit: Callable[[Behaviour], None] | None = None
+        self._blamed: BaseException | None = None
+
+    def renew(self, visit: Callable[[Behaviour], None] | None) -> None:
+        """Begin the next pass."""
+        self.number = next(NUMBERS)
+        self.polled = self.again = False
+        self.timed = []
+        self.culprit = self._blamed = None
+        self.visit = visit
+
+    @classmethod
+    def current(cls) -> Pass:
+        """Return the pass that is going on, or one for a node that py_trees ticks by itself."""
+        run = CURRENT.get()
+        if run is None:
+            run = cls()
+            run.renew(None)
+        return run
+
+    def kind_of(self, cls: type[Behaviour]) -> Kind:
+        """Return how nodes of a class are ticked; asked once for each class."""
+        raise NotImplementedError
+
+    def begin(self, node: Behaviour) -> None:
+        """Note that a node is entered, without `initialise`."""
+        node.activation = self.number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+        if self.trace is not None:
+            self.trace("started", node)
+
+    def enter(self, node: Behaviour) -> None:
+        """Enter a node that was not RUNNING: `initialise` is called."""
+        self.begin(node)
+        node.initialise()
+
+    def finish(self, node: Behaviour, status: Status) -> Status:
+        """Give a node the status that it arrived at; a result stops it.
+
+        Raises:
+            InvalidStatusError: the status is not SUCCESS, FAILURE or RUNNING.
+        """
+        if status is SUCCESS or status is FAILURE:
+            self._stop(node, status)
+            node.status = status
+            if self.trace is not None:
+                self.trace("finished", node)
+        elif status is RUNNING:
+            node.status = status
+        else:
+            raise invalid_status(node, status)
+        return status
+
+    def _stop(self, node: Behaviour, status: Status) -> None:
+        """Do what py_trees' `stop` does with SUCCESS or FAILURE; the status is set by the caller."""
+        match stopping(type(node)):
+            case "custom":
+                stop_itself(node, status, self.trace)
+            case "parallel":
+                self.halt_running(node.children)
+                node.terminate(status)
+            case "decorator":
+                assert isinstance(node, Decorator)
+                node.terminate(status)
+                self.halt_running([node.decorated])
+            case _:
+                node.terminate(status)
+
+    def halt(self, node: Behaviour) -> None:
+        """Stop a subtree with INVALID."""
+        self._halt_all([node])
+
+    def halt_running(self, nodes: Iterable[Behaviour]) -> None:
+        """Halt those that are RUNNING."""
+        self._halt_all(node for node in nodes if node.status is RUNNING)
+
+    def _halt_all(self, nodes: Iterable[Behaviour]) -> None:
+        raised = [found for node in nodes for found in collect(node, self.report, self.trace)]
+        if raised:
+            self.failed_to_halt(raised)
+
+    def failed_to_halt(self, raised: Iterable[Raised]) -> None:
+        """Report exceptions of `terminate`; the first that cannot be reported is raised."""
+        kept = list[Raised]()
+        for node, error in raised:
+            if self.report is not None and isinstance(error, Exception):
+                self.report(node, error)
+            else:
+                kept.append((node, error))
+        if kept:
+            self.blame(kept[0][1], kept[0][0])
+        raise_first(kept)
+
+    def blame(self, error: BaseException, node: Behaviour) -> None:
+        """Note the node that raised an exception, the first time that the exception is seen."""
+        if self._blamed is not error:
+            self._blamed = error
+            self.culprit = node
