@@ -1,0 +1,222 @@
+"""The state as JSON: how a write is told to a log, and the proof that it can be read back."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, from_json
+
+from jianmu.engine.state import core
+from jianmu.engine.state.delta import Delta, Json
+from jianmu.engine.state.fold import common, explained
+from jianmu.engine.state.freeze import SCALARS, Unfit
+from jianmu.engine.state.growing import Growing, shown
+from jianmu.engine.state.markers import Value
+from jianmu.engine.state.namespaces import Target, extra_target
+from jianmu.engine.state.readonly import ReadOnlyDict, ReadOnlyList, ReadOnlySet
+from jianmu.engine.state.record import Record
+from jianmu.engine.state.refusal import Misfit
+from jianmu.engine.state.schema import Check, Schema, StateField
+from jianmu.errors import SchemaError
+
+_PLAIN: dict[type, type] = {ReadOnlyList: list, ReadOnlyDict: dict, ReadOnlySet: set}
+_NO_JSON = frozenset({"is-instance", "is-subclass", "callable", "complex", "arguments", "generator"})
+_NO_KEY = frozenset({"tuple", "list", "dict", "set", "frozenset", "model", "dataclass", "typed-dict"})
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two values are equal and of the same classes, at every depth; read-only ones count as ordinary."""
+    if one is other:
+        return True
+    kind = _PLAIN.get(type(one), type(one))
+    if kind is not _PLAIN.get(type(other), type(other)):
+        return isinstance(one, BaseModel) and one.__class__ is other.__class__ and _same_model(one, other)
+    if kind in (list, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if kind is dict:
+        return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
+    if isinstance(one, BaseModel):
+        return _same_model(one, other)
+    return _equal(one, other)
+
+
+def _same_model(one: BaseModel, other: BaseModel) -> bool:
+    names = one.__class__.__pydantic_fields__
+    held, found = one.__dict__, other.__dict__
+    fields = all(same(held.get(name), found.get(name)) for name in names)
+    return fields and same(one.__pydantic_extra__ or {}, other.__pydantic_extra__ or {})
+
+
+def _equal(one: Value, other: Value) -> bool:
+    """Compare by `==`, of which a user's class may make anything."""
+    try:
+        return bool(one == other)
+    except Exception:  # numpy's arrays have no single truth
+        return False
+
+
+def differs(old: Value, new: Value) -> bool:
+    """Whether a write changed a value: scalars are compared, other values count as changed."""
+    if old is new:
+        return False
+    kind = type(new)
+    if kind not in SCALARS or kind is not type(old):
+        return True
+    return bool(old != new) and (old == old or new == new)  # noqa: PLR0124  # nan is not equal to itself
+
+
+def to_json(field: StateField, value: Value) -> Json:
+    """Return a field's value as JSON, by its own serializer.
+
+    Raises:
+        Unfit: it has no JSON form.
+    """
+    try:
+        return from_json(_text(field, shown(value)))
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
+        why = f"it has no JSON form ({type(error).__name__})"
+    raise Unfit(why)
+
+
+def _text(field: StateField, value: Value) -> bytes:
+    return field.serializer.to_json(value)
+
+
+def checked_json(field: StateField, value: Value, check: Check | None = None) -> Json:
+    """Return a value as JSON, after the proof that it is read back as it was.
+
+    Raises:
+        Unfit: it comes back different, or not at all.
+    """
+    value = shown(value)
+    data, why = None, None
+    try:
+        text = _text(field, value)
+        data = from_json(text)
+        if not same(value, (check or field.full).of_json(text)):
+            why = "it would be read back different from what was written"
+    except Exception as error:  # serializers and validators are a user's
+        detail = explained(error) if hasattr(error, "errors") else type(error).__name__  # pyright: ignore[reportArgumentType]  # a ValidationError
+        why = f"it would not be read back from JSON ({detail})"
+    if why is not None:
+        raise Unfit(why)
+    return data
+
+
+class Deltas:
+    """Makes the deltas of writes.
+
+    Args:
+        is_checked: whether what is written must prove that it can be read back.
+    """
+
+    def __init__(self, is_checked: bool) -> None:
+        self.is_checked = is_checked
+
+    def of(self, name: str, field: StateField, old: Value, new: Value) -> Delta:
+        """Return the effect of a write of one field.
+
+        Raises:
+            Unfit: what was written has no JSON form, or comes back different.
+        """
+        if self.is_checked and field.has_functions:
+            self._json(field, new)
+        if not field.has_own_form:
+            if field.kind == "list" and isinstance(shown(new), list):
+                return self._of_list(name, field, old, new)
+            if field.kind == "dict" and isinstance(new, dict) and isinstance(old, dict):
+                delta = self._of_dict(name, field, cast("dict[Value, Value]", old), cast("dict[Value, Value]", new))
+                if delta is not None:
+                    return delta
+            if isinstance(new, str) and isinstance(old, str) and old and len(new) > len(old) and new.startswith(old):
+                return Delta(name, "append", self._json(field, new[len(old) :], field.items))
+        return Delta(name, "set", self._json(field, new))
+
+    def _json(self, field: StateField, value: Value, check: Check | None = None) -> Json:
+        return checked_json(field, value, check) if self.is_checked else to_json(field, value)
+
+    def _of_list(self, name: str, field: StateField, old: Value, new: Value) -> Delta:
+        if type(old) is Growing and type(new) is Growing and old.buffer is new.buffer:
+            start, deleted, items = old.size, 0, new.buffer[old.size : new.size]
+        else:
+            before, after = cast("list[Value]", shown(old) or []), cast("list[Value]", shown(new))
+            start, kept = common(before, after)
+            deleted, items = len(before) - start - kept, after[start : len(after) - kept]
+        return Delta(name, "splice", [start, deleted, self._json(field, items, field.items) if items else []])
+
+    def _of_dict(self, name: str, field: StateField, old: dict[Value, Value], new: dict[Value, Value]) -> Delta | None:
+        """Return what was set and deleted, or None if keys are no texts or the kept ones changed places."""
+        gone = [key for key in old if key not in new]
+        kept = [key for key in new if key in old]
+        if not all(type(key) is str for key in new) or not all(type(key) is str for key in old):
+            return None
+        if kept != [key for key in old if key in new] or list(new)[: len(kept)] != kept:
+            return None
+        fresh = {key: item for key, item in new.items() if key not in old or old[key] is not item}
+        return Delta(name, "keys", [self._json(field, fresh, field.items) if fresh else {}, gone])
+
+
+def refuse_formless(schema: Schema) -> None:
+    """Refuse fields whose type can be told to have no JSON form.
+
+    Raises:
+        SchemaError: with the field and the line to write.
+    """
+    for name, field in schema.fields.items():
+        if field.is_stored and core.any_part(field.core, _has_no_form, _has_form):
+            raise SchemaError(
+                f"{schema.model.__name__}.{name} is {field.type_text}, which has no JSON form to be stored in: "
+                f"give the type a serializer and a validator, or mark the field Transient()"
+            )
+
+
+def _has_form(schema: core.Core) -> bool:
+    """Whether a part says itself what it is in JSON, whatever is inside."""
+    return "serialization" in schema or schema["type"] == "json-or-python"
+
+
+def _has_no_form(schema: core.Core) -> bool:
+    keys = cast("dict[str, Any] | None", schema.get("keys_schema"))  # Any: core schemas
+    return schema["type"] in _NO_JSON or (keys is not None and keys.get("type") in _NO_KEY)
+
+
+def stored(schema: Schema, record: Record) -> dict[str, Json]:
+    """Return all that is stored of a state, by full name.
+
+    Raises:
+        Misfit: a value has no JSON form.
+    """
+    return {one.name: _stored(one, record) for one in _targets(schema, record)}
+
+
+def _stored(target: Target, record: Record) -> Json:
+    why = None
+    try:
+        return to_json(target.field, record.read(target.name, target.is_extra))
+    except Unfit as error:
+        why = str(error)
+    raise Misfit(target, why)
+
+
+def prove(schema: Schema, record: Record) -> None:
+    """Prove that all that is stored of a state would be read back as it is.
+
+    Raises:
+        Misfit: a value would not.
+    """
+    for target in _targets(schema, record):
+        why = None
+        try:
+            checked_json(target.field, record.read(target.name, target.is_extra))
+        except Unfit as error:
+            why = str(error)
+        if why is not None:
+            raise Misfit(target, why)
+
+
+def _targets(schema: Schema, record: Record) -> list[Target]:
+    """Return all of a state that is stored."""
+    fields = [Target(name, field, False) for name, field in schema.fields.items() if name in record.values]
+    extra = [one for name in record.extra or () if (one := extra_target(schema, name)) is not None]
+    return [one for one in (*fields, *extra) if one.field.is_stored]
