@@ -1,0 +1,1 @@
+"""Behavior trees on an event loop over one typed state."""

@@ -1,0 +1,137 @@
+"""Binding: every node gets its run before its first tick, and what cannot work is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import ParallelPolicy
+from py_trees.composites import Parallel, Selector, Sequence
+from py_trees.decorators import RunningIsFailure, RunningIsSuccess, Timeout
+from py_trees.timers import Timer
+
+from jianmu.engine.activity import Activity, Tasks
+from jianmu.engine.clock import RealClock
+from jianmu.engine.context import NodeContext, RunContext
+from jianmu.engine.halting import stopping
+from jianmu.engine.interactive import InteractiveNode
+from jianmu.engine.kinds import kind_of
+from jianmu.engine.leaves import opaque
+from jianmu.engine.node import AsyncNode, NodeMixin
+from jianmu.engine.ports import Fields, check
+from jianmu.engine.state import StateManager
+from jianmu.engine.tree import descend, path_of
+from jianmu.errors import SetupError
+
+WAITS = (AsyncNode, InteractiveNode)
+
+
+class Binder:
+    """Binds the trees of one run; subtrees put in later are bound when they are met.
+
+    Args:
+        run: what all contexts share.
+        manager: the state of the nodes (a node with `inner_state` gives its own to those below it).
+        tasks: where the coroutines of AsyncNodes live.
+
+    Attributes:
+        inner: the states of agents inside of this one, by path.
+        has_async: whether a node has coroutines.
+        is_unruly: whether a node stops or ticks its children in a way of its own.
+    """
+
+    def __init__(self, run: RunContext, manager: StateManager[Any], tasks: Tasks) -> None:  # Any: any schema
+        self._run = run
+        self._manager = manager
+        self._tasks = tasks
+        self.inner: dict[str, StateManager[Any]] = {}  # Any: any schema
+        self.has_async = False
+        self.is_unruly = False
+
+    def bind(self, root: Behaviour) -> None:
+        """Bind all nodes of a tree or subtree.
+
+        Raises:
+            SetupError: something in it cannot work; with the node's path and what to write.
+        """
+        for node, manager in self._scopes(root):
+            _check_shape(node)
+            if not isinstance(self._run.clock, RealClock):
+                _check_clock(node)
+            if isinstance(node, NodeMixin):
+                self._adopt(node, manager)
+            if node.children and (stopping(type(node)) == "custom" or kind_of(type(node)).inline is opaque):
+                self.is_unruly = True
+            node.__dict__["bound_to"] = self._run
+
+    def _scopes(self, root: Behaviour) -> Iterator[tuple[Behaviour, StateManager[Any]]]:  # Any: any schema
+        """Yield each node with the state that it lives on, parents first."""
+        stack: list[tuple[Behaviour, StateManager[Any]]] = [(root, self._manager_above(root))]
+        while stack:
+            node, manager = stack.pop()
+            yield node, manager
+            inner = getattr(node, "inner_state", None)
+            if inner is not None:
+                self.inner[path_of(node)] = inner
+            stack.extend((child, inner or manager) for child in reversed(node.children))
+
+    def _manager_above(self, root: Behaviour) -> StateManager[Any]:  # Any: any schema
+        """Return the state on which a subtree's root lives."""
+        above = root.parent
+        while above is not None:
+            inner = getattr(above, "inner_state", None)
+            if inner is not None:
+                return inner
+            above = above.parent
+        return self._manager
+
+    def _adopt(self, node: Any, manager: StateManager[Any]) -> None:  # Any: a NodeMixin that is a Behaviour
+        """Give a node its context and check its ports."""
+        context = NodeContext(self._run, manager, node)
+        if node.declared_ports:
+            schema = manager.schema
+            check(
+                node,
+                node.declared_ports,
+                node.port_bindings,
+                Fields(schema.types, schema.extra is not None, schema.model.__name__),
+            )
+        if isinstance(node, AsyncNode):
+            self.has_async = True
+            hook = None if type(node).cleanup is AsyncNode.cleanup else node.cleanup
+            context.activity = Activity(node, context.path, self._tasks, node.update_async, hook)
+        elif hasattr(node, "is_asynchronous"):
+            self.has_async = True
+        node._context = context
+        on_bound: Callable[[], None] | None = getattr(node, "on_bound", None)
+        if on_bound is not None:
+            on_bound()
+
+
+def _check_shape(node: Behaviour) -> None:
+    """Refuse arguments of py_trees' own composites that are of the wrong kind."""
+    if isinstance(node, (Sequence, Selector)) and not isinstance(node.memory, bool):
+        kind = type(node).__name__
+        fix = f'{kind}("{node.name}", memory=True, children=[...])'
+        raise _refused(node, f"has memory={node.memory!r}: write {fix}")
+    if isinstance(node, Parallel) and not isinstance(node.policy, ParallelPolicy.Base):
+        fix = f'Parallel("{node.name}", policy=ParallelPolicy.SuccessOnAll(), children=[...])'
+        raise _refused(node, f"has policy={node.policy!r}: write {fix}")
+    if isinstance(node, (RunningIsFailure, RunningIsSuccess)):
+        waits = next((below for below in descend(node) if isinstance(below, WAITS)), None)
+        if waits is not None:
+            what = f"never lets '{path_of(waits)}' start, since it halts it in the pass that asks for it"
+            raise _refused(node, f"{what}: give it a Timeout, or take the decorator away")
+
+
+def _check_clock(node: Behaviour) -> None:
+    """Refuse py_trees' nodes that read the machine's clock where another one counts."""
+    if isinstance(node, (Timer, Timeout)):
+        kind = type(node).__name__
+        raise _refused(node, f"is py_trees' {kind}, which follows the real clock only: use jianmu.nodes.{kind}")
+
+
+def _refused(node: Behaviour, why: str) -> SetupError:
+    path = path_of(node)
+    return SetupError(f"node '{path}' {why}", path=path)

@@ -1,0 +1,256 @@
+"""All that a node may touch of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from py_trees.behaviour import Behaviour
+from structlog.typing import FilteringBoundLogger
+
+from jianmu.engine.activity import Activity, Live
+from jianmu.engine.clock import Clock
+from jianmu.engine.events import Event, Events
+from jianmu.engine.interaction import InteractionController, Origin, Request
+from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
+from jianmu.engine.limits import Limits, Usage
+from jianmu.engine.log import log
+from jianmu.engine.ports import MISSING, Binding, Port
+from jianmu.engine.state import StateManager
+from jianmu.engine.suspend import Suspended
+from jianmu.engine.ticker import Ticker
+from jianmu.engine.tree import path_of, rounds_of
+from jianmu.errors import RunError, SetupError
+
+
+class RunContext:
+    """What all nodes of one agent share: its clock, questions, journal and events, and the run's number.
+
+    Args:
+        clock: the agent's clock.
+        manager: the agent's state.
+        deps: whatever the caller gives to the nodes.
+    """
+
+    def __init__(self, clock: Clock, manager: StateManager[Any], deps: Any = None) -> None:  # Any: the user's own
+        self.clock = clock
+        self.deps = deps
+        self.events = Events(clock)
+        self.ticker = Ticker()
+        self.interaction = InteractionController(clock, manager)
+        self.journal = Journal()
+        self.limits = Limits()
+        self.usage = Usage()
+        self.thread_id = ""
+        self.run = 0
+        self.passes = 0
+        self.is_parking = False
+        self.halt_timeout = 5.0
+        self.signal: Callable[[], None] = lambda: None
+        self.deadlines: dict[Behaviour, float] = {}
+
+    def log_at(self, path: str | None) -> FilteringBoundLogger:
+        """Return a logger whose lines have thread, run, pass and path."""
+        return log.bind(**{"thread": self.thread_id, "run": self.run, "pass": self.passes, "path": path})
+
+
+@dataclass
+class EffectScope:
+    """What the journal needs of the node that calls `once`; `used` are the keys of this entry of the node."""
+
+    context: NodeContext
+    used: set[str] = field(default_factory=set)
+
+    @property
+    def origin(self) -> Origin:
+        """Who acts."""
+        return self.context.origin()
+
+    @property
+    def halt_timeout(self) -> float:
+        """Seconds that a call which is being halted is waited for."""
+        return self.context.run.halt_timeout
+
+    async def ask(self, request: Request, *, key: str) -> Any:  # Any: the type that was asked for
+        """Ask what became of an effect whose outcome is unknown."""
+        return await self.context.ask(request, key=key)
+
+    async def sync(self) -> None:
+        """Return when what was recorded is durable; without a store on disk it is so at once."""
+
+
+class NodeContext:
+    """One node's view of its run; every node has it as `self.context`.
+
+    Attributes:
+        path: the node's path.
+    """
+
+    __slots__ = ("_bindings", "_ports", "activity", "manager", "node", "path", "run")
+
+    def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour) -> None:  # Any: any schema
+        self.run = run
+        self.manager = manager
+        self.activity: Activity | None = None
+        self.path = path_of(node)
+        self.node = node
+        self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
+        self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
+
+    @property
+    def deps(self) -> Any:  # Any: the user's own object
+        """What the caller gave as `deps`."""
+        return self.run.deps
+
+    @property
+    def clock(self) -> Clock:
+        """The agent's clock."""
+        return self.run.clock
+
+    @property
+    def thread_id(self) -> str:
+        """The id of the thread that runs."""
+        return self.run.thread_id
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """A logger whose lines have thread, run, pass and path."""
+        return self.run.log_at(self.path)
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same for every attempt of this work in its round; inside `once`, that call's own."""
+        return IDEMPOTENCY_KEY.get() or self.origin().identity("effect", "")
+
+    def origin(self) -> Origin:
+        """Return who asks: thread, run, path and the rounds of the loops around the node."""
+        return Origin(self.run.thread_id, self.run.run, self.path, rounds_of(self.node))
+
+    # State
+
+    def read_state(self, namespace: str | None = None) -> Any:  # Any: the schema is the caller's
+        """Return the newest snapshot, or a dict of that namespace's keys."""
+        return self.manager.get() if namespace is None else self.manager.read_namespace(namespace)
+
+    def write_state(self, updates: Mapping[str, Any], namespace: str | None = None) -> None:
+        """Write fields: those with a reducer are folded, others replaced; all or none."""
+        self._note_write(updates if namespace is None else ())
+        self.manager.update(updates, namespace=namespace, _writer=self.path)
+
+    def merge_dict(self, field: str, updates: Mapping[str, Any] | None, namespace: str | None = None) -> None:
+        """Write keys of a dict field and leave the others as they are."""
+        self._note_write(())
+        self.manager.merge_dict(field, updates, namespace=namespace, _writer=self.path)
+
+    def transform_field(self, key: str, fn: Callable[[Any], Any], namespace: str | None = None) -> None:
+        """Write `fn(current)`; nothing else can write the field in between."""
+        self._note_write((key,) if namespace is None else ())
+        self.manager.transform_field(key, fn, namespace=namespace, _writer=self.path)
+
+    def _note_write(self, fields: Mapping[str, Any] | tuple[str, ...]) -> None:
+        """Remember a write that must not be repeated; refuse one of a condition."""
+        activity = self.activity
+        if activity is None or activity.live is None:
+            return
+        self._refuse_condition("write state")
+        if activity.live.wrote is None and IDEMPOTENCY_KEY.get() is None:
+            activity.live.wrote = next((name for name in fields if self.manager.has_reducer(name)), None)
+
+    # Ports
+
+    def read_port(self, name: str) -> Any:  # Any: the port's own type
+        """Return the value that a port is bound to."""
+        binding = self._bindings.get(name)
+        if binding is None:
+            return self._ports[name].default
+        if binding.field is None:
+            return binding.literal
+        value = self.manager.read(binding.field)
+        return value if binding.key is None else (value or {}).get(binding.key)
+
+    def write_port(self, name: str, value: Any) -> None:  # Any: the port's own type
+        """Write the field, or the key of a dict field, that an output is bound to."""
+        port = self._ports.get(name)
+        if port is None or not port.is_output:
+            raise SetupError(f"node '{self.path}' has no output '{name}': declare {name}: Out[...]", path=self.path)
+        binding = self._bindings.get(name)
+        if binding is None or binding.field is None:
+            if port.default is MISSING:
+                raise SetupError(f"node '{self.path}' has no field for output '{name}': bind it", path=self.path)
+            return
+        if binding.key is None:
+            self.write_state({binding.field: value})
+        else:
+            self.merge_dict(binding.field, {binding.key: value})
+
+    # Asking and effects
+
+    async def ask(self, request: Request, *, key: str | None = None) -> Any:  # Any: the type that was asked for
+        """Return the answer to a question; until it is in, the coroutine ends here and the run suspends.
+
+        After the answer the node is entered from its top, and this call returns the answer, at each
+        entry of the round.
+
+        Raises:
+            NotAnsweredError: declined, cancelled, expired or withdrawn.
+        """
+        activity, live = self._asking()
+        interaction = self.run.interaction
+        origin = self.origin()
+        key = key or request.key or self.node.name
+        record = interaction.latest(origin, key)
+        if record is None or (record.refusal is not None and record.consumed_at and record.id not in activity.asked):
+            record = interaction.ask(origin, request, self.manager.get(), key=key)
+        activity.asked.add(record.id)
+        if record.status == "open":
+            live.has_asked = True
+            raise Suspended
+        interaction.attach_adapter(record.id, request.answer)
+        return interaction.deliver(record.id)
+
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # Any: fn's own types
+        """Return the result of `fn(*args)`, called once in this round whatever happens in between."""
+        self._refuse_condition("use once")
+        live = self.activity.live if self.activity is not None else None
+        scope = EffectScope(self, live.journal if live is not None else set())
+        return await self.run.journal.once(scope, key, fn, *args, **options)
+
+    def _asking(self) -> tuple[Activity, Live]:
+        """Return the live entry that asks; refuse what could not be asked."""
+        activity = self.activity
+        if activity is None or activity.live is None or activity.live.is_halted:
+            text = f"node '{self.path}' asks outside of its coroutine: ask in update_async(), or use an InteractiveNode"
+            raise RunError(text, path=self.path)
+        self._refuse_condition("ask")
+        if activity.live.wrote is not None:
+            field = activity.live.wrote
+            text = (
+                f"node '{self.path}' has written '{field}', which has a reducer, before it asks: after the answer it "
+                f'would be written again. Put it into once: await self.once("{field}", write, effect=False)'
+            )
+            raise RunError(text, path=self.path)
+        return activity, activity.live
+
+    def _refuse_condition(self, what: str) -> None:
+        if getattr(self.node, "is_condition", False):
+            text = f"condition '{self.path}' may not {what}: conditions only read, since they are evaluated again"
+            raise RunError(text, path=self.path)
+
+    # The run
+
+    def wake(self, after: float = 0) -> None:
+        """Ask for a pass: at once, or in `after` seconds while the node is RUNNING; safe from other threads."""
+        if after <= 0:
+            self.run.signal()
+            return
+        due = self.run.clock.now() + after
+        self.run.deadlines[self.node] = min(due, self.run.deadlines.get(self.node, due))
+
+    def forget_wake(self) -> None:
+        """Take back a `wake(after=…)` that has not come yet."""
+        self.run.deadlines.pop(self.node, None)
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to whoever streams the run; number, time and path are filled in."""
+        self.run.events.emit(event, self.path)

@@ -1,0 +1,131 @@
+"""InteractiveNode: a leaf that asks a person, inside the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+
+from jianmu.engine.activity import RESULTS
+from jianmu.engine.context import NodeContext
+from jianmu.engine.interaction import Record, Request
+from jianmu.engine.node import NodeMixin
+from jianmu.engine.passes import Pass, invalid_status
+from jianmu.engine.sticky import holds
+from jianmu.errors import NotAnsweredError, SetupError
+
+
+class InteractiveNode(NodeMixin, Behaviour):
+    """A leaf that asks and goes on with the answer: override `request()` and `on_answer(answer)`.
+
+    RUNNING while its question is open; then what `on_answer` or `on_unanswered` returns. A Request
+    returned by `on_answer` is the next question. Both run inside the pass, as one step with their
+    writes, so they are repeated only if that pass was not saved. Halting withdraws the question.
+
+    Args:
+        name: the node's name; by default its class's name.
+        ports: what each port is bound to.
+    """
+
+    _asked: str | None = None
+    _finished = -1
+
+    def __init__(self, name: str | None = None, **ports: object) -> None:
+        super().__init__(name if name is not None else type(self).__name__)
+        self.bind_ports(ports)
+
+    def request(self) -> Request:
+        """Return what to ask."""
+        raise SetupError(f"{type(self).__name__} has no request(): override it and return a Request")
+
+    def on_answer(self, answer: Any) -> Status | Request:  # Any: the type that was asked for
+        """Use the validated answer; return a Status, or the next Request."""
+        raise SetupError(f"{type(self).__name__} has no on_answer(): override it and return a Status or a Request")
+
+    def on_unanswered(self, reason: str) -> Status:
+        """Go on without an answer: declined, cancelled, expired or withdrawn."""
+        self.feedback_message = reason
+        return Status.FAILURE
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the node's question is open."""
+        record = self._record()
+        return record is not None and record.status == "open"
+
+    def update(self) -> Status:
+        """Ask, wait, or use the answer."""
+        record = self._record()
+        if record is None:
+            return self._ask(self.request())
+        if record.status == "open":
+            return Status.RUNNING
+        try:
+            answer = self.context.run.interaction.deliver(record.id)
+        except NotAnsweredError as refused:
+            return self.on_unanswered(refused.reason)
+        result = self.on_answer(answer)
+        return self._ask(result) if isinstance(result, Request) else result
+
+    def tick_direct(self, run: Pass) -> Status:
+        """Tick the node: ask at its entry, hold a result, or go on with the answer."""
+        if self.status is not Status.RUNNING:
+            if self.status in RESULTS and holds(self, self._finished):
+                return self.status
+            self._asked = None
+            self.initialise()
+        status = self.update()
+        if status not in (*RESULTS, Status.RUNNING):
+            raise invalid_status(self, status)
+        if status is not Status.RUNNING:
+            self._finished = run.number
+            self._asked = None
+            self.stop(status)
+        self.status = status
+        return status
+
+    def tick(self) -> Iterator[Behaviour]:
+        """Tick the node inside of a composite that jianmu does not know."""
+        self.tick_direct(Pass.current())
+        yield self
+
+    def stop(self, new_status: Status) -> None:
+        """Stop the node; with INVALID its question is withdrawn."""
+        if new_status is Status.INVALID and self._asked is not None and self._context is not None:
+            self._withdraw(self._context)
+        super().stop(new_status)
+
+    def memento(self) -> Any:  # Any: JSON
+        """Return the question's id, or that a result is held."""
+        if self.status in RESULTS:
+            return {"held": True} if holds(self, self._finished) else None
+        return {"asked": self._asked} if self._asked else None
+
+    def restore(self, value: Any) -> None:  # Any: JSON
+        """Take back the question, or the result held."""
+        if isinstance(value, dict):
+            self._asked = value.get("asked")
+            self._finished = 0 if "held" in value else -1
+
+    def _ask(self, request: Request) -> Status:
+        """Ask and wait."""
+        if not isinstance(request, Request):
+            path = self.context.path
+            raise SetupError(f"node '{path}' returned {request!r} from request(): return a Request", path=path)
+        context = self.context
+        key = request.key or self.name
+        record = context.run.interaction.ask(context.origin(), request, context.read_state(), key=key)
+        self._asked = record.id
+        return Status.RUNNING
+
+    def _record(self) -> Record | None:
+        """Return the record of the question that the node waits for."""
+        return None if self._asked is None else self.context.run.interaction.record(self._asked)
+
+    def _withdraw(self, context: NodeContext) -> None:
+        """Withdraw the question, unless the run is only parked."""
+        if not context.run.is_parking:
+            context.run.interaction.withdraw_open(context.path)
+        self._asked = None

@@ -1,0 +1,355 @@
+"""ReactiveRunner: ticks a tree when something happened, until it ends, suspends or is stopped.
+
+Rules that this file keeps:
+
+1. One driver at a time; the table in `phases` says what may follow what.
+2. The driver waits outside of the group of the coroutines, which is shielded: a cancellation reaches the
+   driver first, and it halts the coroutines in order and awaits them.
+3. A wake-up is noted before the driver looks and after it; none is lost, ten make one pass.
+4. However a run ends: position first, then the halt, then every cleanup, then the return.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from pydantic import BaseModel
+
+from jianmu.engine.activity import RESULTS, Tasks
+from jianmu.engine.behaviour_tree import Tree
+from jianmu.engine.bind import Binder
+from jianmu.engine.context import RunContext
+from jianmu.engine.events import CleanupFailed, Stalled
+from jianmu.engine.failures import Failures
+from jianmu.engine.host import Host
+from jianmu.engine.humans import Human, Humans
+from jianmu.engine.limits import exceeded
+from jianmu.engine.mementos import dump_position
+from jianmu.engine.pace import Pace
+from jianmu.engine.passing import Passing
+from jianmu.engine.phases import Phase, advance
+from jianmu.engine.state import StateChange, StateManager
+from jianmu.engine.ticker import halt
+from jianmu.engine.tree import ancestors, descend, path_of
+from jianmu.engine.waiting import tips, waits
+from jianmu.engine.wake import Wake
+from jianmu.errors import LimitExceeded, StalledError
+
+S = TypeVar("S", bound=BaseModel)
+TURNS = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a runner paces itself; times in seconds (design.md, section 5)."""
+
+    poll_interval: float = 0.05
+    min_interval: float = 0.0
+    halt_timeout: float = 5.0
+    on_stall: Literal["wait", "raise"] = "wait"
+    human: Human | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a drive ended; `error` is raised by whoever called."""
+
+    status: Status
+    is_suspended: bool = False
+    is_stalled: bool = False
+    limit: LimitExceeded | None = None
+    error: BaseException | None = None
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the tree itself gave a result."""
+        return self.status in RESULTS
+
+
+class ReactiveRunner(Generic[S]):
+    """Drives one tree over one state.
+
+    Args:
+        root: the tree's root.
+        state_manager: the state; its changes wake the tree while the runner drives.
+        context: what the nodes share.
+        options: pace and policies.
+    """
+
+    def __init__(
+        self, root: Behaviour, state_manager: StateManager[S], context: RunContext, options: Options | None = None
+    ) -> None:
+        self.root = root
+        self.manager = state_manager
+        self.context = context
+        self.options = options or Options()
+        self.phase = Phase.IDLE
+        self.auto_driving = False
+        self.parked: Any = None  # Any: JSON, the position before the halt of a run that was cut short
+        self.wake = Wake()
+        self.pace = Pace(self.options.poll_interval, self.options.min_interval)
+        self.failures = Failures(context)
+        self.tasks = Tasks(
+            context.clock,
+            self.options.halt_timeout,
+            signal=self.signal,
+            stir=self.wake.set,
+            report=self.failures.report,
+            late=self._report_late,
+        )
+        self.host = Host(context.clock.pump, self._move)
+        self.binder = Binder(context, state_manager, self.tasks)
+        self.tree = Tree(root, context.ticker)
+        self.passing = Passing(
+            self.tree, context, tasks=self.tasks, pace=self.pace, failures=self.failures, binder=self.binder
+        )
+        self._humans = Humans(self.options.human, context.interaction, self._fail) if self.options.human else None
+        self._stop: End | None = None
+        self._is_stalled = False
+        self.thread = 0
+        self._mark = 0.0
+        context.signal = self.signal
+        context.halt_timeout = self.options.halt_timeout
+        state_manager.subscribe(self.on_change)
+
+    # Waking
+
+    def signal(self) -> None:
+        """Ask for a pass; safe from every thread."""
+        self.pace.wake()
+        self.wake.set()
+
+    def halt(self) -> None:
+        """Have the run end with INVALID; safe from every thread."""
+        self._stop = End(Status.INVALID)
+        self.wake.set()
+
+    def forget_halt(self) -> None:
+        """Begin a call: a halt asked for before it does not count."""
+        self._stop = None
+
+    def _fail(self, error: BaseException) -> None:
+        """Have the run end with an exception that is no node's."""
+        self._stop = End(Status.INVALID, error=error)
+        self.wake.set()
+
+    def on_change(self, change: StateChange) -> None:
+        """Wake the tree when a value differs, while the runner drives; a signal without fields always does."""
+        if not self.auto_driving or (change.fields and not change.changed):
+            return
+        self._is_stalled = False
+        if self.passing.is_on and threading.get_ident() == self.thread:
+            self.pace.wake_by_own_write()
+        else:
+            self.signal()
+
+    def _report_late(self, path: str) -> None:
+        reason = f"not cleaned up {self.options.halt_timeout:g} s after the halt"
+        self.context.log_at(path).warning("cleanup is late", reason=reason)
+        self.context.events.emit(CleanupFailed(reason=reason), path)
+
+    def _move(self, group: TaskGroup | None) -> None:
+        self.tasks.group = group
+
+    # Driving
+
+    async def drive(self, begin: Callable[[], Awaitable[None]], *, until_suspend: bool) -> End:
+        """Run the tree until it ends; `begin` is awaited first, as part of the run.
+
+        The host must be open. When it returns, the coroutines are gone and a tree without a result is parked.
+        """
+        self.go("drive")
+        try:
+            return await self._drive(begin, until_suspend)
+        except anyio.get_cancelled_exc_class():
+            await self.park(End(Status.INVALID))
+            raise
+        except BaseException as error:  # noqa: BLE001  # Ctrl-C and exceptions alike: nothing may stay alive
+            end = End(Status.INVALID, error=self.failures.gather(error, self.tasks))
+            await self.park(end)
+            return end
+        finally:
+            self.auto_driving = False
+
+    async def _drive(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> End:
+        """Drive, and bring the tree to rest."""
+        self._is_stalled = False
+        self.thread = threading.get_ident()
+        self._mark = self.context.clock.now()
+        await begin()
+        self.pace.start()
+        self.auto_driving = True
+        end = await self._loop(until_suspend)
+        self.auto_driving = False
+        if end.is_suspended or end.is_stalled:
+            self.go("suspend")
+        else:
+            await self.park(end)
+        return end
+
+    async def _loop(self, until_suspend: bool) -> End:
+        """Pass by pass, until something ends the run."""
+        while True:
+            await checkpoint()
+            end = self._cut_short()
+            if end is not None:
+                return end
+            self.passing.one()
+            if self.root.status is not Status.RUNNING:
+                return End(self.root.status)
+            self.tasks.carry_out()
+            if self._humans is not None and not until_suspend and self.tasks.group is not None:
+                self._humans.look(self.context.interaction.pending, self.tasks.group)
+            end = await self._rest(until_suspend)
+            if end is not None:
+                return end
+
+    async def _rest(self, until_suspend: bool) -> End | None:
+        """Wait until the next pass is due, or until the run ends."""
+        clock = self.context.clock
+        while True:
+            self.wake.take()
+            end = self._cut_short() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
+            if end is not None:
+                return end
+            due = self.passing.next_due()
+            if due is not None and due <= clock.now():
+                return None
+            await clock.wait(self.wake.armed(), self._until(due))
+            if due is not None and not self.pace.is_woken and clock.now() >= due:
+                await self._give_turns()
+
+    async def _give_turns(self) -> None:
+        """Let every task that is ready at this moment have its turn before a deadline counts."""
+        for _ in range(TURNS):
+            await checkpoint()
+
+    def _cut_short(self) -> End | None:
+        """Return the end of a run that was halted or has used up a limit."""
+        if self._stop is not None:
+            return self._stop
+        self._count_time()
+        limit = exceeded(self.context.limits, self.context.usage)
+        return None if limit is None else End(Status.INVALID, limit=limit)
+
+    def _count_time(self) -> None:
+        """Add the time that has passed to the run's usage, unless it only waited for people."""
+        now = self.context.clock.now()
+        if now > self._mark and not self._is_only_asking():
+            self.context.usage.seconds += now - self._mark
+        self._mark = now
+
+    def _until(self, due: float | None) -> float | None:
+        """Return the earlier of the next pass and the end of the time limit."""
+        timeout = self.context.limits.timeout
+        if timeout is None or self._is_only_asking():
+            return due
+        end = self._mark + timeout - self.context.usage.seconds
+        return end if due is None else min(due, end)
+
+    def _is_only_asking(self) -> bool:
+        """Whether nothing goes on but waiting for people."""
+        return not self.tasks.is_busy and bool(self.context.interaction.pending) and waits(self.root)
+
+    def _quiet_end(self, until_suspend: bool) -> End | None:
+        """Return the end of a run in which nothing can go on by itself, or None while something can."""
+        if self.tasks.is_busy or self.passing.has_timer:
+            return None
+        if self.context.interaction.pending:
+            is_done = until_suspend and not self._is_polling()
+            return End(Status.RUNNING, is_suspended=True) if is_done else None
+        if self.pace.poll_at is not None or self._is_stalled:
+            return None
+        return self._stall(until_suspend)
+
+    def _is_polling(self) -> bool:
+        """Whether something is polled in a branch that does not wait for people."""
+        return self.pace.poll_at is not None and not waits(self.root)
+
+    def _stall(self, until_suspend: bool) -> End | None:
+        """Report that only a write from outside can wake the tree."""
+        self._is_stalled = True
+        paths = tuple(path_of(node) for node in tips(self.root))
+        self.context.log_at(None).warning("stalled", paths=paths)
+        self.context.events.emit(Stalled(paths=paths))
+        if self.options.on_stall == "raise":
+            text = f"nothing can wake the tree: {', '.join(paths)} wait for a write that nobody is left to make"
+            raise StalledError(text, path=paths[0] if paths else None)
+        return End(Status.RUNNING, is_stalled=True) if until_suspend else None
+
+    # Ending
+
+    def go(self, what: str) -> None:
+        """Move to the next phase, or raise AgentBusyError."""
+        self.phase = advance(self.phase, what)
+
+    async def park(self, end: End) -> None:
+        """Bring the tree to rest after a run that has ended: halt what must be, await every cleanup."""
+        self.go("park")
+        self.auto_driving = False
+        if self._humans is not None:
+            self._humans.dismiss()
+        with anyio.CancelScope(shield=True):
+            if end.is_result:
+                self._halt_leftovers()
+            else:
+                self._park_tree()
+            self.tasks.carry_out()
+            await self.tasks.settled()
+        self.context.deadlines.clear()
+        self.go("finish" if end.is_result else "rest")
+
+    def park_now(self) -> None:
+        """Bring a tree without coroutines to rest after an exception."""
+        self.go("park")
+        self._park_tree()
+        self.context.deadlines.clear()
+        self.go("rest")
+
+    def _halt_leftovers(self) -> None:
+        """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
+        for node in [node for node in descend(self.root) if node.status is Status.RUNNING]:
+            self.stop_subtree(node)
+
+    def _park_tree(self) -> None:
+        """Remember the position, then set every node to INVALID; questions stay open."""
+        culprit = self.failures.culprit
+        for above in ancestors(culprit) if culprit is not None else ():
+            above.status = Status.RUNNING
+        self.failures.culprit = None
+        self.parked = dump_position(self.root)
+        self.context.is_parking = True
+        try:
+            self.stop_subtree(self.root)
+        finally:
+            self.context.is_parking = False
+
+    def stop_subtree(self, node: Behaviour) -> None:
+        """Set a subtree to INVALID; what its `terminate`s raise is reported."""
+        halt(node, self.failures.report, self.context.ticker.trace)
+
+    async def abandon(self, *, withdraw: bool = True) -> None:
+        """Halt what an earlier step or suspended run has left and await the cleanups.
+
+        Args:
+            withdraw: withdraw the questions as well; without it they stay as they are.
+        """
+        self.go("park")
+        self.context.is_parking = not withdraw
+        try:
+            with anyio.CancelScope(shield=True):
+                self.stop_subtree(self.root)
+                self.tasks.carry_out()
+                await self.tasks.settled()
+        finally:
+            self.context.is_parking = False
+        self.context.deadlines.clear()
+        self.go("rest")

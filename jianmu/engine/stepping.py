@@ -1,0 +1,77 @@
+"""One tick at a time, under the caller's control."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+from py_trees.common import Status
+
+from jianmu.engine.runner import End, ReactiveRunner
+from jianmu.errors import SetupError
+
+
+class Stepper:
+    """Ticks a runner's tree once per call."""
+
+    def __init__(self, runner: ReactiveRunner[Any]) -> None:  # Any: any schema
+        self._runner = runner
+
+    def check(self, settle: bool) -> None:
+        """Refuse a step whose coroutines would have nowhere to live."""
+        runner = self._runner
+        if runner.binder.has_async and not settle and not runner.host.is_open:
+            raise SetupError(
+                "step() on a tree with asynchronous nodes needs a place where they go on between the steps: write "
+                "`async with agent:` around the steps, or step(settle=True)"
+            )
+
+    async def step(self, enter: Callable[[], None], settle: bool) -> None:
+        """Tick once; with `settle`, wait until the coroutines have finished or wait for answers."""
+        runner = self._runner
+        runner.go("step")
+        error: BaseException | None = None
+        try:
+            await checkpoint()
+            self._tick(enter)
+            if settle:
+                await runner.tasks.rested()
+        except anyio.get_cancelled_exc_class():
+            await runner.park(End(Status.INVALID))
+            raise
+        except BaseException as raised:  # noqa: BLE001  # the tree is parked first, whatever it was
+            error = runner.failures.gather(raised, runner.tasks)
+            await runner.park(End(Status.INVALID, error=error))
+        else:
+            self._rest()
+        if error is not None:
+            raise error
+
+    def step_now(self, enter: Callable[[], None]) -> None:
+        """Tick once in the caller's thread; the tree has no coroutines."""
+        runner = self._runner
+        runner.go("step")
+        try:
+            self._tick(enter)
+        except BaseException as raised:  # noqa: BLE001  # as above
+            error = runner.failures.gather(raised, runner.tasks)
+        else:
+            self._rest()
+            return
+        runner.park_now()
+        raise error
+
+    def _tick(self, enter: Callable[[], None]) -> None:
+        """Apply the input and make one pass."""
+        runner = self._runner
+        runner.thread = threading.get_ident()
+        enter()
+        runner.passing.one()
+        runner.tasks.carry_out()
+
+    def _rest(self) -> None:
+        """Move to where the next call may start."""
+        self._runner.go("suspend" if self._runner.context.interaction.pending else "pause")
