@@ -80,7 +80,7 @@ def _sweep(
         passing: the status after which the next one is ticked.
         plain: whether plain leaves may be ticked here, without looking at each for what it has of its own.
     """
-    last, inline, visit, follows = None, None, run.visit, passing is SUCCESS
+    last, inline, visit, follows, owner = None, None, run.visit, passing is SUCCESS, run.owner
     for child in rest:
         if type(child) is not last:
             last, inline = type(child), _inline(run, type(child), plain)
@@ -92,6 +92,8 @@ def _sweep(
             status = inline(run, child) or passing
         else:
             if child.status is not RUNNING:
+                if owner is not None and child.status is INVALID:
+                    run.meet(child)
                 child.initialise()
             status = child.update()
             if status is SUCCESS or status is FAILURE:

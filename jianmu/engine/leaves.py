@@ -105,6 +105,7 @@ def tick_direct(run: Pass, node: Behaviour) -> Status | None:
     if is_patched(node):
         return opaque(run, node)
     try:
+        run.meet(node)
         status = cast("Direct", node).tick_direct(run)
     except BaseException as error:
         run.blame(error, node)
@@ -118,6 +119,7 @@ def opaque(run: Pass, node: Behaviour) -> Status | None:
     """Tick a node by its own generator; None if it did not yield itself."""
     run.polled = True
     if node.status is not RUNNING:
+        run.meet(node)
         node.activation = run.number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
     watch = Watch(run, node) if run.trace is not None else None
     found = None

@@ -72,6 +72,8 @@ class Pass:
         culprit: the node that raised the exception which ended the pass, or which was caught last.
         trace: told ("started" | "finished" | "halted", node).
         report: gets the exceptions of `terminate` in halts; without it they are raised.
+        owner: what nodes are bound to, as their `bound_to`.
+        adopt: called with a node that is about to be entered and is not bound to the owner.
     """
 
     def __init__(self) -> None:
@@ -82,6 +84,8 @@ class Pass:
         self.culprit: Behaviour | None = None
         self.trace: Trace | None = None
         self.report: Report | None = None
+        self.owner: object = None
+        self.adopt: Callable[[Behaviour], None] | None = None
         self.visit: Callable[[Behaviour], None] | None = None
         self._blamed: BaseException | None = None
 
@@ -108,9 +112,15 @@ class Pass:
 
     def begin(self, node: Behaviour) -> None:
         """Note that a node is entered, without `initialise`."""
+        self.meet(node)
         node.activation = self.number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
         if self.trace is not None:
             self.trace("started", node)
+
+    def meet(self, node: Behaviour) -> None:
+        """Have a node bound that was put into the tree after it had been set up."""
+        if self.adopt is not None and node.__dict__.get("bound_to") is not self.owner:
+            self.adopt(node)
 
     def enter(self, node: Behaviour) -> None:
         """Enter a node that was not RUNNING: `initialise` is called."""
