@@ -44,23 +44,7 @@ _FORMATS: dict[object, type] = {
     "duration": timedelta,
     "uuid": UUID,
 }
-# pydantic's words for these quote nothing of the answer
-_QUIET = frozenset(
-    [
-        "missing",
-        "extra_forbidden",
-        "literal_error",
-        "enum",
-        "greater_than",
-        "greater_than_equal",
-        "less_than",
-        "less_than_equal",
-        "too_short",
-        "string_too_short",
-        "string_too_long",
-        "string_pattern_mismatch",
-    ]
-)
+_QUIET = ("missing", "extra_forbidden", "enum", "literal_error")  # pydantic's words for these quote no answer
 
 
 class Approval(BaseModel):
@@ -158,7 +142,11 @@ def door_of_stored(schema: JsonObject) -> Door:
     """Return the door for the schema of a question that was asked in another process."""
     if schema == _APPROVAL.schema:
         return _APPROVAL
-    return Door(schema, _check_when_used(schema), json_copy)
+
+    def check(payload: JsonValue) -> str | None:
+        return _check_of(schema)(payload)  # built with each use: where nobody answers, no library is needed
+
+    return Door(schema, check, json_copy)
 
 
 def wants(schema: JsonObject) -> str:
@@ -173,15 +161,6 @@ def _schema_copy(answer: object) -> JsonObject:
     except ValueError as error:
         problem = str(error)
     raise SetupError(f"answer= is no JSON schema: {problem}")
-
-
-def _check_when_used(schema: JsonObject) -> Check:
-    """Return a check that is built with each use: where nobody answers, its library is not needed."""
-
-    def check(payload: JsonValue) -> str | None:
-        return _check_of(schema)(payload)
-
-    return check
 
 
 def _check_of(schema: JsonObject) -> Check:

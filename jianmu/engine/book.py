@@ -31,6 +31,11 @@ class Book:
             self._records, self._newest = found, newest
             self._live = {id: None for id, record in found.items() if record.is_live}
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody waits for anything."""
+        return not self._live
+
     def all(self) -> list[Record]:
         """Return every question, in the order in which they were asked."""
         with self._lock:

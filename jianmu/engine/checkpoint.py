@@ -26,6 +26,7 @@ class RunRecord(BaseModel):
         status: how the thread stands.
         error: type, text and path of what ended the run.
         state: as `StateManager.dump_checkpoint()` gives it.
+        inner: the states of agents inside of this one, by path.
         position: where the tree stands.
         questions: as `InteractionController.dump()` gives them.
         journal: as `Journal.dump()` gives it.
@@ -42,6 +43,7 @@ class RunRecord(BaseModel):
     status: str
     error: dict[str, str | None] | None = None
     state: JsonObject = Field(default_factory=dict)
+    inner: dict[str, JsonObject] = Field(default_factory=dict)
     position: JsonValue = None
     questions: JsonObject = Field(default_factory=lambda: {"records": []})
     journal: JsonObject = Field(default_factory=lambda: {"entries": []})

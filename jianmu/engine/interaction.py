@@ -74,6 +74,11 @@ class InteractionController:
         self._view = View(state, self._book)
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether no question waits for its answer or its delivery."""
+        return self._book.is_quiet
+
+    @property
     def pending(self) -> tuple[Suspension, ...]:
         """The open questions, the oldest first."""
         return tuple(record.shown for record in self._book.open())

@@ -96,6 +96,11 @@ class Journal:
         self._entries: dict[str, Entry] = {}
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was done through `once` in this run."""
+        return not self._entries
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in the order in which they were first begun."""
         return tuple(self._entries.values())

@@ -178,6 +178,18 @@ async def test_declined_and_cancelled_are_no_answer(
     assert desk.record(id).answer.by == "ann"
 
 
+async def test_delivery_is_marked_once(clock: HandClock) -> None:
+    """consumed_at is the instant of the first delivery, and it is told once."""
+    deeds: list[str] = []
+    desk = InteractionController(clock, listener=lambda deed, _: deeds.append(deed))
+    id = desk.ask(origin(), Request("?")).id
+    await desk.answer(Answer(id, "x"))
+    for clock.seconds in (5, 6):
+        assert desk.deliver(id) == "x"
+    assert desk.record(id).consumed_at == at(5)
+    assert deeds == ["asked", "answered", "consumed"]
+
+
 async def test_a_question_that_is_open_is_not_delivered(desk: InteractionController) -> None:
     """Delivery of an open question fails and consumes nothing."""
     id = desk.ask(origin(), Request("?")).id

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jianmu.engine import questions
-from jianmu.engine.interaction import Answer, InteractionController, Request, default, escalate, fail
+from jianmu.engine.book import Book
+from jianmu.engine.interaction import Answer, InteractionController, Record, Request, default, escalate, fail
 from jianmu.errors import AlreadyAnsweredError, ExpiredError, InteractionError, NotAnsweredError, WithdrawnError
 from tests.engine.asking import HandClock, at, loaded, origin
 
@@ -196,6 +197,33 @@ def test_exactly_one_of_racing_ends_wins(deeds: list[str], is_over: bool) -> Non
     if is_over:
         assert record.status in ("open", "expired", "withdrawn")
         assert accepted == []
+
+
+def test_decisions_about_questions_wait_for_each_other() -> None:
+    """While one is made, no other thread's can be: the second sees what the first has decided."""
+    desk = InteractionController(HandClock())
+    record = desk.ask(origin(), Request("?"))
+    book = Book([record])
+    inside, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slow(record: Record) -> Record:
+        inside.set()
+        go_on.wait(0.05)
+        return record.ended("withdrawn")
+
+    def quick(record: Record) -> None:
+        seen.append(record.status)
+        go_on.set()
+
+    threads = [threading.Thread(target=book.settle, args=([(record.id, slow)],))]
+    threads[0].start()
+    inside.wait(5)
+    threads.append(threading.Thread(target=book.settle, args=([(record.id, quick)],)))
+    threads[1].start()
+    for thread in threads:
+        thread.join(5)
+    assert seen == ["withdrawn"]
 
 
 async def test_withdrawn_after_the_deadline_is_refused() -> None:

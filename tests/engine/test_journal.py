@@ -166,12 +166,12 @@ async def test_an_effect_of_an_activation_is_called_anew_in_the_next(bank: Bank)
     for number in range(3):
         for _ in range(2):
             await journal.once(Entry(), "pay", bank.pay, per="activation")
-            await journal.once(Entry(origin("main/other")), "pay", bank.pay)
+            await journal.once(Entry(origin("main/other")), "pay", bank.pay, per="activation")
+            await journal.once(Entry(), "per round", bank.pay)
             journal = restarted(journal)
-        assert len(bank.calls) == number + 2
+        assert len(bank.calls) == number + 3
         journal.new_activation(origin())
-        journal.new_activation(origin("main/other"))
-    assert len(set(bank.keys)) == 4
+    assert len(set(bank.keys)) == 5
 
 
 @pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
@@ -243,7 +243,7 @@ async def _digest_of_nothing() -> str:
 
 
 async def test_a_cancelled_async_effect_is_unknown() -> None:
-    """Cancelled in the middle, the outcome is unknown; the next attempt has the same key, and asks anew if lost again."""
+    """Cancelled in the middle, its outcome is unknown; the next attempt has the same key, and asks anew if lost."""
     journal = Journal()
     keys: list[str | None] = []
 
@@ -410,7 +410,7 @@ async def test_a_coroutine_from_a_sync_function_is_refused(bank: Bank) -> None:
     """A lambda around an async function has done nothing yet: a SetupError says what to give instead."""
     journal = Journal()
     with pytest.raises(SetupError, match="give once the async function itself"):
-        await journal.once(Entry(), "k", lambda amount: bank.pay(amount), 5)
+        await journal.once(Entry(), "k", lambda: bank.pay(7))
     assert bank.calls == []
     assert journal.entries[0].state == "failed"
 
