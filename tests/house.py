@@ -41,7 +41,7 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         """The parsed text."""
-        return ast.parse(self.text)
+        return ast.parse(self.text, self.where)
 
     @property
     def lines(self) -> int:
