@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import anyio
+from anyio import TaskHandle
 from anyio.abc import TaskGroup
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -31,12 +32,23 @@ RESULTS = (Status.SUCCESS, Status.FAILURE)
 class Live:
     """One entry of a coroutine, from its start to the end of its cleanup."""
 
-    __slots__ = ("activity", "cleanup", "has_asked", "has_entered", "is_halted", "is_overdue", "journal", "line",
-                 "scope", "watch", "wrote")  # fmt: skip
+    __slots__ = (
+        "activity",
+        "cleanup",
+        "handle",
+        "has_asked",
+        "has_entered",
+        "is_halted",
+        "is_overdue",
+        "journal",
+        "line",
+        "watch",
+        "wrote",
+    )
 
     def __init__(self, activity: Activity) -> None:
         self.activity = activity
-        self.scope = anyio.CancelScope()
+        self.handle: TaskHandle[None] | None = None
         self.watch: anyio.CancelScope | None = None
         self.cleanup: anyio.CancelScope | None = None
         self.line: tuple[Behaviour, ...] = ()
@@ -209,7 +221,7 @@ class Tasks:
                 del self.wanted[activity]
                 live = activity.live = Live(activity)
                 self.lives[live] = None
-                self.group.start_soon(self._run, live, name=activity.path)
+                live.handle = self.group.create_task(self._run(live), name=activity.path)
 
     async def settled(self) -> None:
         """Wait until no coroutine lives any more."""
@@ -228,7 +240,8 @@ class Tasks:
         if live not in self.lives:
             return
         self.cleaning[live] = None
-        live.scope.cancel()
+        if live.handle is not None:
+            live.handle.cancel()
         live.watch = anyio.CancelScope()
         if self.group is not None:
             self.group.start_soon(self._watch, live, live.watch)
@@ -253,9 +266,9 @@ class Tasks:
         try:
             if not live.is_halted:
                 await self._enter(live)
+        finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
                 await self._clean_up(live, live.activity.hook)
-        finally:
             self._end(live)
 
     async def _enter(self, live: Live) -> None:
@@ -264,10 +277,9 @@ class Tasks:
         status: object = None
         error: BaseException | None = None
         try:
-            with live.scope:
-                status = await live.activity.enter()
+            status = await live.activity.enter()
         except anyio.get_cancelled_exc_class() as cancelled:
-            if self.group is None or self.group.cancel_scope.cancel_called:
+            if live.is_halted or self.group is None or self.group.cancel_scope.cancel_called:
                 raise
             error = self._cancelled_inside(live.activity, cancelled)
         except BaseException as raised:  # noqa: BLE001  # it ends the run and not this group
@@ -283,7 +295,7 @@ class Tasks:
 
     async def _clean_up(self, live: Live, hook: Callable[[], Awaitable[None]]) -> None:
         """Await a node's cleanup, at most for `halt_timeout`."""
-        with anyio.CancelScope() as live.cleanup:
+        with anyio.CancelScope(shield=True) as live.cleanup:
             if live.is_overdue:
                 live.watch = anyio.CancelScope()
                 self._start(self._watch, live, live.watch)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, Protocol, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -17,10 +17,19 @@ from py_trees.decorators import Decorator
 
 from jianmu.engine.tree import path_of, walk
 
+
+class Hooked(Protocol):
+    """A leaf of which the runtime keeps something."""
+
+    def on_halt(self) -> None:
+        """Give up what belongs to the node's activation."""
+        ...
+
+
 Report = Callable[[Behaviour, BaseException], None]
 Trace = Callable[[str, Behaviour], None]
 Raised = tuple[Behaviour, BaseException]
-Stopping = Literal["leaf", "composite", "parallel", "decorator", "custom"]
+Stopping = Literal["leaf", "runtime", "composite", "parallel", "decorator", "custom"]
 
 INVALID, RUNNING = Status.INVALID, Status.RUNNING
 
@@ -37,6 +46,11 @@ _STOPS: dict[object, Stopping] = {
 def stopping(cls: type[Behaviour]) -> Stopping:
     """Return how nodes of a class stop: as one of py_trees' own does, or in their own way."""
     return _STOPS.get(cls.stop, "custom")
+
+
+def stops_by_hook(stop: Callable[..., None]) -> None:
+    """Tell that leaves with this `stop` do no more in it than to call `on_halt()` before `terminate(INVALID)`."""
+    _STOPS[stop] = "runtime"
 
 
 def halt(node: Behaviour, report: Report | None = None, trace: Trace | None = None) -> None:
@@ -149,6 +163,10 @@ class _Halting:
         self.terminate_and_end(node)
         if node.children:
             self.then(self.stop_live, node.children)
+
+    def _stop_runtime(self, node: Behaviour) -> None:
+        cast("Hooked", node).on_halt()
+        self._stop_leaf(node)
 
     def _stop_composite(self, node: Behaviour) -> None:
         if isinstance(node, Composite):

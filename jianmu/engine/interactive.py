@@ -9,10 +9,10 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS
-from jianmu.engine.context import NodeContext
+from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.interaction import Record, Request
 from jianmu.engine.node import NodeMixin
-from jianmu.engine.passes import Pass, invalid_status
+from jianmu.engine.passes import Pass
 from jianmu.engine.sticky import holds
 from jianmu.errors import NotAnsweredError, SetupError
 
@@ -75,15 +75,11 @@ class InteractiveNode(NodeMixin, Behaviour):
             if self.status in RESULTS and holds(self, self._finished):
                 return self.status
             self._asked = None
-            self.initialise()
-        status = self.update()
-        if status not in (*RESULTS, Status.RUNNING):
-            raise invalid_status(self, status)
+            run.enter(self)
+        status = run.finish(self, self.update())
         if status is not Status.RUNNING:
             self._finished = run.number
             self._asked = None
-            self.stop(status)
-        self.status = status
         return status
 
     def tick(self) -> Iterator[Behaviour]:
@@ -93,9 +89,15 @@ class InteractiveNode(NodeMixin, Behaviour):
 
     def stop(self, new_status: Status) -> None:
         """Stop the node; with INVALID its question is withdrawn."""
-        if new_status is Status.INVALID and self._asked is not None and self._context is not None:
-            self._withdraw(self._context)
+        if new_status is Status.INVALID:
+            self.on_halt()
         super().stop(new_status)
+
+    def on_halt(self) -> None:
+        """Withdraw the question, unless the run is only parked."""
+        if self._asked is not None and not self.context.run.is_parking:
+            self.context.run.interaction.withdraw_open(self.context.path)
+        self._asked = None
 
     def memento(self) -> Any:  # Any: JSON
         """Return the question's id, or that a result is held."""
@@ -124,8 +126,5 @@ class InteractiveNode(NodeMixin, Behaviour):
         """Return the record of the question that the node waits for."""
         return None if self._asked is None else self.context.run.interaction.record(self._asked)
 
-    def _withdraw(self, context: NodeContext) -> None:
-        """Withdraw the question, unless the run is only parked."""
-        if not context.run.is_parking:
-            context.run.interaction.withdraw_open(context.path)
-        self._asked = None
+
+stops_by_hook(InteractiveNode.stop)

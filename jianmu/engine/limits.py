@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from jianmu.errors import LimitExceeded
@@ -28,11 +31,15 @@ class Limits(BaseModel):
     cost: float | None = Field(default=None, ge=0)
     tool_calls: int | None = Field(default=None, ge=0)
 
+    @cached_property
+    def given(self) -> tuple[tuple[str, float], ...]:
+        """The limits that were set, with their values."""
+        return tuple((name, most) for name in COUNTED if (most := getattr(self, name)) is not None)
 
-class Usage(BaseModel):
+
+@dataclass(slots=True)
+class Usage:
     """What a run has used so far; it survives a suspension."""
-
-    model_config = ConfigDict(extra="forbid")
 
     ticks: int = 0
     seconds: float = 0.0
@@ -54,9 +61,9 @@ COUNTED = {
 
 def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
     """Return the error for the first limit that is used up while more is wanted, or None."""
-    for name, (counter, unit) in COUNTED.items():
-        most = getattr(limits, name)
-        if most is not None and getattr(usage, counter) >= most:
+    for name, most in limits.given:
+        counter, unit = COUNTED[name]
+        if getattr(usage, counter) >= most:
             text = f"the run has used its {most:g} {unit}: raise Limits({name}=...), or call run() again"
             return LimitExceeded(text, limit=name)
     return None

@@ -11,8 +11,9 @@ from py_trees.common import Status
 from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Event
+from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.interaction import Request
-from jianmu.engine.passes import Pass, invalid_status
+from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
 from jianmu.engine.sticky import holds
 from jianmu.engine.watching import changed_since, mark_loops
@@ -152,19 +153,11 @@ class AsyncNode(NodeMixin, Behaviour):
         if self.status is not Status.RUNNING:
             if self.status in RESULTS and holds(self, activity.finished):
                 return self._hold(activity)
-            self.initialise()
-            if not self.context.run.journal.is_empty:
-                self.context.run.journal.new_activation(self.context.origin())
-            mark_loops(self, run.number)
-            activity.started = self.context.manager.version
-            activity.begin()
-        status = self.update()
-        if status not in (*RESULTS, Status.RUNNING):
-            raise invalid_status(self, status)
+            run.enter(self)
+            self._begin(activity, run.number)
+        status = run.finish(self, self.update())
         if status is not Status.RUNNING:
             activity.finished = run.number
-            self.stop(status)
-        self.status = status
         return status
 
     def tick(self) -> Iterator[Behaviour]:
@@ -174,9 +167,29 @@ class AsyncNode(NodeMixin, Behaviour):
 
     def stop(self, new_status: Status) -> None:
         """Stop the node; with INVALID its coroutine is halted after the pass."""
-        if new_status is Status.INVALID and self._context is not None:
-            self._halt(self._context)
+        if new_status is Status.INVALID:
+            self.on_halt()
         super().stop(new_status)
+
+    def on_halt(self) -> None:
+        """Ask for the coroutine's halt and withdraw what the node has asked."""
+        context = self._context
+        activity = context.activity if context is not None else None
+        if context is None or activity is None:
+            return
+        activity.halt()
+        if activity.asked and not context.run.is_parking:
+            context.run.interaction.withdraw_open(context.path)
+            activity.asked.clear()
+
+    def _begin(self, activity: Activity, number: int) -> None:
+        """Ask for a start, in a new activation."""
+        context = self.context
+        if not context.run.journal.is_empty:
+            context.run.journal.new_activation(context.origin())
+        mark_loops(self, number)
+        activity.started = context.manager.version
+        activity.begin()
 
     def _hold(self, activity: Activity) -> Status:
         """Report the result held; a condition whose fields have changed is evaluated again in the background."""
@@ -189,16 +202,6 @@ class AsyncNode(NodeMixin, Behaviour):
             activity.started = self.context.manager.version
             activity.begin()
         return self.status
-
-    def _halt(self, context: NodeContext) -> None:
-        """Ask for the coroutine's halt and withdraw what the node has asked."""
-        activity = context.activity
-        if activity is None:
-            return
-        activity.halt()
-        if activity.asked and not context.run.is_parking:
-            context.run.interaction.withdraw_open(context.path)
-            activity.asked.clear()
 
     def memento(self) -> Any:  # Any: JSON
         """Return the result that the node holds, for a checkpoint."""
@@ -213,3 +216,6 @@ class AsyncNode(NodeMixin, Behaviour):
         if activity is not None and isinstance(value, dict) and "held" in value:
             activity.finished = 0
             activity.started = int(value.get("started", -1))
+
+
+stops_by_hook(AsyncNode.stop)

@@ -44,6 +44,12 @@ class Passing:
         """Whether a node has a deadline."""
         return bool(self._context.deadlines) or self._pace.timer_at is not None
 
+    @property
+    def _is_watched(self) -> bool:
+        """Whether the tree has visitors or handlers."""
+        tree = self._tree
+        return bool(tree.visitors or tree.pre_tick_handlers or tree.post_tick_handlers)
+
     def one(self) -> None:
         """Make one pass.
 
@@ -67,6 +73,8 @@ class Passing:
     def next_due(self) -> float | None:
         """Return when the next pass is due, or None if nothing asks for one."""
         context = self._context
+        if not context.deadlines and context.interaction.is_quiet:
+            return self._pace.due(None)
         deadlines = context.deadlines
         for node in [node for node in deadlines if not _keeps_deadline(node)]:
             del deadlines[node]
@@ -80,7 +88,11 @@ class Passing:
         """Tick, then look after what the pass has left behind."""
         self.is_on = True
         try:
-            self._tree.tick()
+            if self._is_watched:
+                self._tree.tick()
+            else:
+                self._context.ticker.tick(self._tree.root)
+                self._tree.count += 1
         finally:
             self.is_on = False
         if self._binder.is_unruly:
@@ -95,7 +107,7 @@ class Passing:
         context = self._context
         self._stock.resume()
         interaction = context.interaction
-        if interaction.next_deadline() is not None:
+        if not interaction.is_quiet and interaction.next_deadline() is not None:
             interaction.due(context.clock.utc())
         if context.deadlines:
             now = context.clock.now()

@@ -183,6 +183,7 @@ class ReactiveRunner(Generic[S]):
         """Drive, and bring the tree to rest."""
         self._is_stalled = False
         self.thread = threading.get_ident()
+        self.wake.attach()
         self._mark = self.context.clock.now()
         await begin()
         self.pace.start()
@@ -199,9 +200,8 @@ class ReactiveRunner(Generic[S]):
         """Pass by pass, until something ends the run."""
         while True:
             await checkpoint()
-            end = self._cut_short()
-            if end is not None:
-                return end
+            if self._stop is not None:
+                return self._stop
             self.passing.one()
             if self.root.status is not Status.RUNNING:
                 return End(self.root.status)
@@ -257,7 +257,8 @@ class ReactiveRunner(Generic[S]):
 
     def _is_only_asking(self) -> bool:
         """Whether nothing goes on but waiting for people."""
-        return not self.tasks.is_busy and bool(self.context.interaction.pending) and waits(self.root)
+        interaction = self.context.interaction
+        return not (interaction.is_quiet or self.tasks.is_busy) and bool(interaction.pending) and waits(self.root)
 
     def _quiet_end(self, until_suspend: bool) -> End | None:
         """Return the end of a run in which nothing can go on by itself, or None while something can."""

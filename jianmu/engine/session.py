@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 from py_trees.common import Status
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, RunRecord, check_thread_id, load
@@ -119,7 +120,7 @@ class Session(Generic[S]):
             position=runner.parked if is_cut else dump_position(runner.root),
             questions=context.interaction.dump(),
             journal=context.journal.dump(),
-            usage=context.usage.model_dump(mode="json"),
+            usage=asdict(context.usage),
         ).dump()
 
     async def restore(self, data: JsonObject) -> None:
@@ -142,7 +143,7 @@ class Session(Generic[S]):
         for path, state in record.inner.items():
             binder.inner[self._rename(path)].load_checkpoint(state)
         context.run = context.events.run = record.run
-        context.usage = Usage.model_validate(record.usage)
+        context.usage = TypeAdapter(Usage).validate_python(record.usage)
         context.interaction.load(record.questions, self._rename)
         context.journal.load(record.journal, self._rename)
         self.standing, self.error, self._saved = record.status, record.error, data

@@ -43,6 +43,7 @@ class Stream:
 
     async def __aenter__(self) -> Self:
         """Start the run."""
+        self._wake.attach()
         self._remove = self._events.add(self._take)
         self._group = anyio.create_task_group()
         await self._group.__aenter__()

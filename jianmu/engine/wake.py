@@ -57,14 +57,17 @@ class Wake:
             was, self._is_set = self._is_set, False
         return was
 
+    def attach(self) -> None:
+        """Make this event loop the one that waits."""
+        self._thread = threading.get_ident()
+        self._token = current_token().native_token
+
     def armed(self) -> anyio.Event:
-        """Return an event that the next `set()` sets, or that is set if the flag is."""
+        """Return an event that the next `set()` sets, or that is set if the flag is; `attach` comes first."""
         event = anyio.Event()
         with self._lock:
             if self._is_set:
                 event.set()
                 return event
-            self._thread = threading.get_ident()
-            self._token = current_token().native_token
             self._event = event
         return event
