@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import json
@@ -127,14 +128,23 @@ def door_of(answer: object) -> Door:
     if isinstance(answer, dict):
         given = _schema_copy(cast("object", answer))
         return Door(given, _check_of(given), json_copy)
-    kind = cast("Any", answer)  # Any: whatever can stand in an annotation
+    common = next((kind for kind in (str, int, float, bool, Approval) if kind is answer), None)
+    return _door_of_type(answer) if common is None else _door_of_common(common)
+
+
+@functools.cache
+def _door_of_common(kind: type) -> Door:
+    return _door_of_type(kind)
+
+
+def _door_of_type(kind: Any) -> Door:
     try:
         adapter = None if isinstance(kind, str) or inspect.isroutine(kind) else TypeAdapter[Any](kind)
         schema = None if adapter is None else json_copy(adapter.json_schema())
     except Exception:  # noqa: BLE001  # a type's own hooks run here and may raise anything
         adapter, schema = None, None
     if adapter is None or not isinstance(schema, dict):
-        raise SetupError(f"answer={answer!r} cannot be asked for: give a type that has a JSON schema, or a JSON schema")
+        raise SetupError(f"answer={kind!r} cannot be asked for: give a type that has a JSON schema, or a JSON schema")
     return Door(schema, _misfit_check(adapter, schema), _reader(adapter))
 
 

@@ -77,7 +77,7 @@ def halt(where: str | Origin, now: datetime, reason: str) -> Decision:
 def _is_at(origin: Origin, where: str | Origin) -> bool:
     if isinstance(where, Origin):
         return origin.path == where.path and origin.identity("", "") == where.identity("", "")
-    return origin.path == where or origin.path.startswith(f"{where}/")
+    return origin.path.startswith(where) and origin.path[len(where) : len(where) + 1] in ("", "/")
 
 
 def step(now: datetime) -> Decision:

@@ -91,7 +91,7 @@ class Record(BaseModel):
     @property
     def shown(self) -> Suspension:
         """The question, with what is private for programs that look at the attribute."""
-        return self.question.model_copy(update={"private": self.private})
+        return self.question if self.private is None else self.question.model_copy(update={"private": self.private})
 
     def with_question(self, **changes: Any) -> Record:
         """Return the record with something changed in what is shown."""

@@ -11,6 +11,8 @@ from pydantic import JsonValue
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.book import Book
 from jianmu.engine.record import Record
+from jianmu.engine.state.freeze import freeze
+from jianmu.engine.state.readonly import NO_HINT
 
 
 class RuntimeState(Protocol):
@@ -34,6 +36,7 @@ class View:
         self._lock = threading.Lock()
         self._is_stale = False
         self._is_writing = False
+        self._rows: dict[str, tuple[Record, JsonObject, JsonObject]] = {}
 
     def refresh(self) -> None:
         """Show the questions as they are now, or leave it to the thread that is at it."""
@@ -60,11 +63,20 @@ class View:
 
     def _contents(self) -> JsonObject:
         live = self._book.live()
+        rows = self._rows = {record.id: self._row(record) for record in live}
         return {
-            "suspensions": [record.question.model_dump(mode="json") for record in live if record.status == "open"],
+            "suspensions": [rows[record.id][1] for record in live if record.status == "open"],
             "resume_payloads": {record.id: record.answer.payload for record in live if record.answer},
-            "runtime_metadata": {record.id: _standing(record) for record in live},
+            "runtime_metadata": {id: standing for id, (_, _, standing) in rows.items()},
         }
+
+    def _row(self, record: Record) -> tuple[Record, JsonObject, JsonObject]:
+        """Return what is shown of a record; made once, and frozen, so that the state need not copy it again."""
+        known = self._rows.get(record.id)
+        if known is not None and known[0] is record:
+            return known
+        shown = freeze(record.question.model_dump(mode="json"), NO_HINT)
+        return record, shown, freeze(_standing(record), NO_HINT)
 
 
 def _standing(record: Record) -> JsonObject:
