@@ -128,8 +128,8 @@ def door_of(answer: object) -> Door:
     if isinstance(answer, dict):
         given = _schema_copy(cast("object", answer))
         return Door(given, _check_of(given), json_copy)
-    common = next((kind for kind in (str, int, float, bool, Approval) if kind is answer), None)
-    return _door_of_type(answer) if common is None else _door_of_common(common)
+    is_common = any(answer is kind for kind in cast("tuple[object, ...]", (str, int, float, bool, Approval)))
+    return _door_of_common(cast("type", answer)) if is_common else _door_of_type(answer)
 
 
 @functools.cache
