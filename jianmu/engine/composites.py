@@ -12,13 +12,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Composite, Parallel, Selector, Sequence
 
-from jianmu.engine.halting import Raised, collect
+from jianmu.engine.halting import Hooked, Raised, collect, stopping
 from jianmu.engine.leaves import PLAIN, POLLED, Inline, is_patched, opaque
 from jianmu.engine.passes import FAILURE, INVALID, KINDS, RUNNING, SUCCESS, Pass, invalid_status
 from jianmu.engine.tree import path_of
@@ -144,17 +144,20 @@ def _looks_plain(run: Pass, node: Composite) -> bool:
 
 def reset(run: Pass, children: Iterable[Behaviour]) -> None:
     """Halt children that are not INVALID."""
-    raised, last, simple = list[Raised](), None, False
+    raised, last, simple, is_hooked = list[Raised](), None, False, False
     for child in children:
         if child.status is INVALID:
             continue
         if type(child) is not last:
             last = type(child)
-            simple = run.trace is None and (KINDS.get(last) or run.kind_of(last)).simple
+            is_hooked = stopping(last) == "runtime"
+            simple = run.trace is None and (is_hooked or (KINDS.get(last) or run.kind_of(last)).simple)
         if not simple or child.children:
             raised += collect(child, run.report, run.trace)
             continue
         try:
+            if is_hooked:
+                cast("Hooked", child).on_halt()
             child.terminate(INVALID)
         except BaseException as error:  # noqa: BLE001  # the other children must have their turn
             raised.append((child, error))
