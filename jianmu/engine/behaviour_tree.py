@@ -96,7 +96,7 @@ class Tree(BehaviourTree):
         for node in walk(self.root):
             node.setup(**kwargs)
             if time.monotonic() > until:
-                raise RuntimeError(f"setup took longer than {seconds} s; the last node was '{path_of(node)}'")
+                raise RuntimeError(f"setup timed out after {seconds} s, at node '{path_of(node)}'")
             if visitor is not None:
                 node.visit(visitor)
         if visitor is not None:

@@ -30,7 +30,7 @@ Spec = tuple[Any, ...]
 """(kind, options, children): what `World.grow` makes a node from."""
 
 
-class Boom(Exception):
+class BoomError(Exception):
     """What a leaf raises."""
 
 
@@ -96,7 +96,7 @@ class Script(Behaviour):
         self.at += 1
         self.feedback_message = f"{letter} at {self.at}"
         if letter == "!":
-            raise Boom(self.name)
+            raise BoomError(self.name)
         return RESULTS[letter]
 
 

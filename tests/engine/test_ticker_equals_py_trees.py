@@ -14,7 +14,7 @@ from py_trees.composites import Composite, Parallel
 from jianmu.engine.ticker import Ticker, halt
 from jianmu.engine.tree import descend
 from tests.conftest import FULL
-from tests.engine.forest import Boom, World, picture, trees
+from tests.engine.forest import BoomError, World, picture, trees
 
 TICKS = 12
 EXAMPLES = 10_000 if FULL else 500
@@ -41,7 +41,7 @@ class Twin:
         with self.world.clock():
             try:
                 self.tick(self.root, lambda node: self.visited.append((node.name, node.status)))
-            except Boom as error:
+            except BoomError as error:
                 return str(error)
         return ""
 
