@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, cast
 
@@ -14,46 +12,31 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.trees import BehaviourTree
 from py_trees.visitors import VisitorBase
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
+from jianmu.engine.calls import Call, Calls, OnNewInput, Values
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
-from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.humans import Human
-from jianmu.engine.interaction import Answer, InteractionController
-from jianmu.engine.limits import Limits, Usage
+from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
-from jianmu.engine.phases import Phase
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import End, Options, ReactiveRunner
 from jianmu.engine.session import Session
 from jianmu.engine.state import StateManager
-from jianmu.engine.stepping import Stepper
 from jianmu.engine.stream import Stream
 from jianmu.engine.tree import path_of
-from jianmu.errors import AgentBusyError, RunError, SetupError, UnfinishedRunError, UnknownThreadError, UnsetStateError
+from jianmu.errors import RunError, SetupError, UnknownThreadError
 from jianmu.nodes.subagent import SubAgent
 
 S = TypeVar("S", bound=BaseModel)
-Values = Mapping[str, Any]  # Any: the schema's own types
-OnNewInput = Literal["refuse", "withdraw"]
 
 
 class NoState(BaseModel):
     """The state of an agent that was given none."""
-
-
-class Call(BaseModel):
-    """What may be given to each call."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    thread_id: str | None = None
-    deps: Any = None  # Any: the user's own object
-    limits: Limits | None = None
-    on_new_input: OnNewInput | None = None
 
 
 class Agent(Generic[S]):
@@ -117,18 +100,13 @@ class Agent(Generic[S]):
         self.runner: ReactiveRunner[S] = ReactiveRunner(top, self.state_manager, self._context, options)
         self.tree = self.runner.tree
         _take_over(given, self.tree, visitors)
-        self._deps, self._limits = deps, limits or Limits()
-        self._on_new_input: OnNewInput = on_new_input
         self._session: Session[S] = Session(self.runner, store, version, aliases or {})
         self._context.interaction.persist = self._session.save
-        self._stepper = Stepper(self.runner)
         self._resources = Resources(top, setup or {})
-        self._stack: AsyncExitStack | None = None
-        self._owner: int | None = None
-        self._in_use: str | None = None
+        defaults = Call(deps=deps, limits=limits, on_new_input=on_new_input)
+        self._calls: Calls[S] = Calls(self.runner, self._session, self._resources, defaults)
         self._has_store = store is not None
         self.runner.binder.bind(top)
-        self._context.ticker.adopt = self._adopt
 
     # What can be looked at
 
@@ -145,10 +123,7 @@ class Agent(Generic[S]):
     @property
     def output(self) -> dict[str, Any]:  # Any: the schema's own types
         """The fields of the state that are not hidden; empty until the required ones have values."""
-        try:
-            return self.state_manager.output()
-        except UnsetStateError:
-            return {}
+        return self._calls.output()
 
     @property
     def status(self) -> Status:
@@ -192,14 +167,14 @@ class Agent(Generic[S]):
             AgentBusyError: the agent is in another call.
             Exception: what a node raised, with a note that names its path.
         """
-        end = await self._fresh(input, Call(**call), until_suspend=False)
+        end = await self._calls.fresh(input, Call(**call), until_suspend=False)
         if end.limit is not None:
             raise end.limit
         return end.status
 
     async def run_until_suspend(self, input: Values | None = None, **call: Any) -> Outcome:  # Any: see Call
         """Run the tree as far as it goes without a person; arguments and errors as in `run`."""
-        return self._outcome(await self._fresh(input, Call(**call), until_suspend=True))
+        return self._calls.outcome(await self._calls.fresh(input, Call(**call), until_suspend=True))
 
     async def resume(
         self,
@@ -221,11 +196,11 @@ class Agent(Generic[S]):
             InteractionError: the answer was refused; nothing was changed.
         """
         given = Call(**call)
-        with self._claimed("resume()"):
+        with self._calls.claimed("resume()"):
             await self._session.take(given.thread_id)
             said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
             await self.interaction.answer(said)
-            return self._outcome(await self._go_on(given, until_suspend=True))
+            return self._calls.outcome(await self._calls.go_on(given))
 
     async def recover(self, thread_id: str | None = None, **call: Any) -> Outcome:  # Any: see Call
         """Go on with an unfinished thread as it is; of a finished one return how it stands and run nothing.
@@ -234,18 +209,18 @@ class Agent(Generic[S]):
             UnknownThreadError: there is no such thread.
         """
         given = Call(thread_id=thread_id, **call)
-        with self._claimed("recover()"):
+        with self._calls.claimed("recover()"):
             if thread_id is not None:
                 await self._session.load(thread_id)
             if self._session.standing == "new":
                 raise UnknownThreadError(f"there is no thread '{thread_id}' to go on with", thread_id=thread_id)
             if self._session.standing not in ("suspended", "interrupted"):
-                return self._outcome(End(self.status))
-            return self._outcome(await self._go_on(given, until_suspend=True))
+                return self._calls.outcome(End(self.status))
+            return self._calls.outcome(await self._calls.go_on(given))
 
     def halt(self, reason: str | None = None) -> None:
         """End the run that is on; it returns INVALID. Safe from any task and thread."""
-        if self._in_use is not None:
+        if self._calls.in_use is not None:
             self._context.log_at(None).info("halt was asked for", reason=reason)
             self.runner.halt()
 
@@ -262,25 +237,13 @@ class Agent(Generic[S]):
         Returns:
             The step fields.
         """
-        given = Call(**call)
-        with self._claimed("step()"):
-            self._stepper.check(settle)
-            await self._session.take(given.thread_id)
-            enter = self._step_entry(input, given)
-            if self.runner.host.is_open or not settle:
-                await self._stepper.step(enter, settle)
-            else:
-                await self._settled_step(enter)
-            return self._step_result()
+        return await self._calls.step(input, Call(**call), settle=settle)
 
     def step_sync(self, input: Values | None = None) -> dict[str, Any]:  # Any: the schema's own types
         """Tick a tree without asynchronous nodes once, in the caller's thread; returns the step fields."""
         if self.runner.binder.has_async:
             raise SetupError("step_sync() needs a tree without async nodes: write `await agent.step(settle=True)`")
-        with self._claimed("step_sync()"):
-            self._session.take_now()
-            self._stepper.step_now(self._step_entry(input, Call()))
-            return self._step_result()
+        return self._calls.step_now(input)
 
     # Streams
 
@@ -320,12 +283,12 @@ class Agent(Generic[S]):
         Raises:
             UnknownThreadError: the store does not have it.
         """
-        with self._claimed("load()"):
+        with self._calls.claimed("load()"):
             await self._session.load(thread_id)
 
     async def save(self) -> None:
         """Keep the current thread in the store."""
-        with self._claimed("save()"):
+        with self._calls.claimed("save()"):
             await self._session.save()
 
     def dump_checkpoint(self) -> JsonObject:
@@ -338,13 +301,13 @@ class Agent(Generic[S]):
         Raises:
             CorruptRecordError, SchemaVersionError, TreeMismatchError: it does not fit; nothing was changed.
         """
-        with self._claimed("load_checkpoint()"):
+        with self._calls.claimed("load_checkpoint()"):
             self._resources.setup()
             self._session.restore_now(data)
 
     async def reset(self, *, state: bool = False) -> None:
         """Halt the tree and withdraw its questions; with `state`, set the state back to its defaults too."""
-        with self._claimed("reset()"):
+        with self._calls.claimed("reset()"):
             await self.runner.abandon()
             self.interaction.withdraw_open(path_of(self.root), "reset")
             if state:
@@ -370,200 +333,12 @@ class Agent(Generic[S]):
 
     async def __aenter__(self) -> Self:
         """Set the nodes up, open them, and let coroutines live until the block is left."""
-        with self._claimed("async with"):
-            self._resources.setup()
-            await self._resources.open()
-            self._stack = AsyncExitStack()
-            await self._stack.enter_async_context(self.runner.host.opened())
-            self._owner = anyio.get_current_task().id
+        await self._calls.enter_block()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Halt the coroutines, close the nodes; what a coroutine raised since the last step is raised here."""
-        if self._owner != anyio.get_current_task().id:
-            raise SetupError("`async with agent:` was entered by another task: leave it in the task that entered it")
-        stack, self._stack, self._owner = self._stack, None, None
-        failed = next(iter(self.runner.tasks.failed), None)
-        if self.runner.tasks.is_busy or failed is not None:
-            await self.runner.park(End(Status.INVALID))
-            self._session.settle("interrupted")
-        if stack is not None:
-            await stack.aclose()
-        await self._resources.close()
-        self._resources.shutdown()
-        if failed is not None and failed.error is not None and error is None:
-            raise self.runner.failures.of(failed.node, failed.error)
-
-    # How calls are made
-
-    @contextmanager
-    def _claimed(self, what: str) -> Iterator[None]:
-        """Keep the agent for one call."""
-        if self._in_use is not None:
-            raise AgentBusyError(
-                f"{what} was called while {self._in_use} is on: await that first, or build an agent for each thread"
-            )
-        if self.root.parent is not None:
-            raise SetupError(f"this agent is the node '{path_of(self.root)}' of another one: call that one")
-        self._in_use = what
-        self.runner.forget_halt()
-        try:
-            yield
-        finally:
-            self._in_use = None
-
-    async def _fresh(self, input: Values | None, call: Call, *, until_suspend: bool) -> End:
-        """Start a new run."""
-        with self._claimed("run_until_suspend()" if until_suspend else "run()"):
-            await self._session.take(call.thread_id)
-            if self._session.is_unfinished:
-                self._refuse_unfinished(call.on_new_input or self._on_new_input)
-            self.state_manager.check_input(input or {})
-            await self.runner.abandon()
-
-            async def begin() -> None:
-                self._begin_run(call)
-                self.state_manager.reset_run_fields()
-                self._apply(input)
-
-            return await self._drive(begin, until_suspend)
-
-    async def _go_on(self, call: Call, *, until_suspend: bool) -> End:
-        """Go on with the run of the current thread."""
-
-        async def begin() -> None:
-            self._set(call)
-            self._context.events.emit(RunStarted(resumed=True))
-            self._session.revive()
-
-        return await self._drive(begin, until_suspend)
-
-    async def _drive(self, begin: Callable[[], Any], until_suspend: bool) -> End:  # Any: awaited only
-        """Drive the tree with its nodes set up and open; keep and tell how it ended."""
-        self._resources.setup()
-        outside = self._stack is None
-        end = End(Status.INVALID)
-        if outside:
-            await self._resources.open()
-        try:
-            async with self.runner.host.opened():
-                end = await self.runner.drive(begin, until_suspend=until_suspend)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._conclude(end, outside)
-        if end.error is not None:
-            raise end.error
-        return end
-
-    async def _conclude(self, end: End, outside: bool) -> None:
-        """Close what was opened for this call, save the thread, tell the end."""
-        if outside:
-            await self._resources.close()
-            if not end.is_suspended:
-                self._resources.shutdown()
-        self._session.settle(_standing(end), end.error or end.limit)
-        await self._session.save()
-        self._context.events.emit(RunEnded(outcome=self._outcome(end)))
-
-    def _begin_run(self, call: Call) -> None:
-        """Number the run and forget what belonged to the one before."""
-        context = self._context
-        self._set(call)
-        context.run += 1
-        context.events.run = context.run
-        context.journal.clear()
-        context.usage = Usage()
-        context.events.emit(RunStarted())
-
-    def _adopt(self, node: Behaviour) -> None:
-        """Bind and set up a subtree that was put into the tree after its start."""
-        self.runner.binder.bind(node)
-        self._resources.setup_subtree(node)
-
-    def _set(self, call: Call) -> None:
-        """Use what this call was given."""
-        self._context.deps = self._deps if call.deps is None else call.deps
-        self._context.limits = call.limits or self._limits
-
-    def _apply(self, input: Values | None) -> None:
-        if input:
-            self.state_manager.update(input, _writer="input")
-
-    def _refuse_unfinished(self, policy: OnNewInput) -> None:
-        """Refuse new input while the thread's run is unfinished, unless it is to be given up."""
-        if policy == "withdraw":
-            self.interaction.withdraw_open(path_of(self.root), "new input")
-            return
-        thread = self._session.thread_id
-        question = self.interaction.suspension
-        if question is not None:
-            text = (
-                f"thread '{thread}' waits for an answer to question {question.id} of '{question.path}' "
-                f'({question.message}): answer it with agent.resume(...), or give on_new_input="withdraw"'
-            )
-            raise UnfinishedRunError(text, path=question.path)
-        raise UnfinishedRunError(
-            f"thread '{thread}' has an unfinished run: go on with agent.recover('{thread}'), "
-            'or give on_new_input="withdraw"'
-        )
-
-    def _step_entry(self, input: Values | None, call: Call) -> Callable[[], None]:
-        """Return what a step does before its tick."""
-        self.state_manager.check_input(input or {})
-        self._resources.setup()
-
-        def enter() -> None:
-            if self.root.status is not Status.RUNNING:
-                self._begin_run(call)
-            else:
-                self._set(call)
-                self._session.revive()
-            self.state_manager.enter_step()
-            self._apply(input)
-
-        return enter
-
-    async def _settled_step(self, enter: Callable[[], None]) -> None:
-        """Step with a place for coroutines that lasts as long as the step."""
-        raised: BaseException | None = None
-        await self._resources.open()
-        try:
-            async with self.runner.host.opened():
-                try:
-                    await self._stepper.step(enter, settle=True)
-                except Exception as error:  # noqa: BLE001  # raised outside of the group, which would wrap it
-                    raised = error
-        finally:
-            await self._resources.close()
-        if raised is not None:
-            raise raised
-
-    def _step_result(self) -> dict[str, Any]:  # Any: the schema's own types
-        """Return the step fields; from now on they are spent."""
-        self._session.settle("suspended" if self.runner.phase is Phase.SUSPENDED else "idle")
-        return self.state_manager.take_step_fields()
-
-    def _outcome(self, end: End) -> Outcome:
-        """Return how a call ended, for the caller."""
-        pending = self.interaction.pending if end.is_suspended else ()
-        wake_at: datetime | None = self.interaction.next_deadline() if end.is_suspended else None
-        return Outcome(
-            status=end.status,
-            output=self.output,
-            thread_id=self._session.thread_id or "",
-            suspended=end.is_suspended,
-            suspensions=pending,
-            limit=end.limit.limit if end.limit is not None else None,
-            stalled=end.is_stalled,
-            wake_at=wake_at,
-        )
-
-
-def _standing(end: End) -> str:
-    """Return how a thread stands after a run has ended so."""
-    if end.is_suspended or end.is_stalled:
-        return "suspended"
-    return {Status.SUCCESS: "finished", Status.FAILURE: "failed"}.get(end.status, "interrupted")
+        await self._calls.leave_block(has_failed=error is not None)
 
 
 def _check_root(root: object) -> None:

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from jianmu.engine.activity import Activity, Live
 from jianmu.engine.clock import Clock
 from jianmu.engine.events import Event, Events
-from jianmu.engine.interaction import InteractionController, Origin, Request
+from jianmu.engine.controller import InteractionController, Origin, Request
 from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
 from jianmu.engine.limits import Limits, Usage
 from jianmu.engine.log import log

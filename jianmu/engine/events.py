@@ -11,7 +11,7 @@ from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.clock import Clock
-from jianmu.engine.interaction import Suspension
+from jianmu.engine.controller import Suspension
 from jianmu.engine.outcome import Outcome
 
 

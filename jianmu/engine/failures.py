@@ -64,14 +64,14 @@ class Failures:
         lost, tasks.lost = tasks.lost, []
         for node, error in lost:
             if not self.caught_above(node, error):
-                self._context.ticker.culprit = node
+                self._context.ticker.blame(error, node)
                 return error
             self._context.log_at(path_of(node)).info("caught after the halt", error=type(error).__name__)
         return None
 
     def _found(self, error: BaseException, tasks: Tasks) -> list[Failure]:
         """Return the nodes' exceptions of this pass, in tree order."""
-        culprit = self._context.ticker.culprit
+        culprit = self._context.ticker.culprit_of(error)
         found: list[Failure] = [] if culprit is None else [(culprit, error)]
         found += [(other.node, other.error) for other in tasks.failed if other.error is not None]
         if len(found) < 2:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from jianmu.engine.interaction import InteractionController
+from jianmu.engine.controller import InteractionController
 from jianmu.engine.questions import Answer, Suspension
 from jianmu.errors import InteractionError, InvalidAnswerError
 

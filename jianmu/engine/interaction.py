@@ -1,33 +1,30 @@
-"""Questions, answers and approvals: what a run asks of people, and what they say.
-
-1. The door checks an answer before anything changes; several are taken all or none.
-2. What is changed is told after the lock is left: first to the state's view, then to the listener.
-3. An answer is kept before its node may see it: `persist` is awaited before the listener is called.
-"""
+"""Asking people: questions, answers, approvals, and the node that asks inside of a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import Any, Protocol, cast  # Any: snapshots and validated answers, whose types are the user's
-
-from pydantic import JsonValue, ValidationError
-
-from jianmu.engine import decisions
-from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored, wants
-from jianmu.engine.book import Book
-from jianmu.engine.decisions import Change, Deed
-from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown, question_id
-from jianmu.engine.record import Record, ends_at, read_records
-from jianmu.engine.request import Request, default, escalate, fail, shown_json
-from jianmu.engine.view import RuntimeState, View
-from jianmu.errors import InvalidAnswerError, NotAnsweredError, SetupError, TreeMismatchError
+from jianmu.engine.controller import (
+    Answer,
+    Approval,
+    Deed,
+    InteractionController,
+    Origin,
+    Record,
+    Request,
+    Rounds,
+    Suspension,
+    default,
+    digest_of_shown,
+    escalate,
+    fail,
+)
+from jianmu.engine.interactive import InteractiveNode
 
 __all__ = [
     "Answer",
     "Approval",
     "Deed",
     "InteractionController",
+    "InteractiveNode",
     "Origin",
     "Record",
     "Request",
@@ -38,292 +35,3 @@ __all__ = [
     "escalate",
     "fail",
 ]
-
-
-class UtcClock(Protocol):
-    """What questions need of a clock."""
-
-    def utc(self) -> datetime:
-        """Return the present instant, aware, in UTC."""
-        ...
-
-
-class InteractionController:
-    """The questions of a thread: asked and told by its run, answered by anybody.
-
-    Args:
-        clock: gives the instants of asks, answers and deadlines.
-        state: shows the live questions in its namespace `interaction`.
-        listener: called with (deed, record) after each change, outside locks, in the thread that made it.
-        persist: awaited by `answer`, `approve`, `reject` and `withdraw` before they return.
-    """
-
-    def __init__(
-        self,
-        clock: UtcClock,
-        state: RuntimeState | None = None,
-        *,
-        listener: Callable[[Deed, Record], None] | None = None,
-        persist: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self.listener = listener
-        self.persist = persist
-        self._clock = clock
-        self._book = Book()
-        self._doors: dict[str, Door] = {}
-        self._view = View(state, self._book)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no question waits for its answer or its delivery."""
-        return self._book.is_quiet
-
-    @property
-    def pending(self) -> tuple[Suspension, ...]:
-        """The open questions, the oldest first."""
-        return tuple(record.shown for record in self._book.open())
-
-    @property
-    def suspension(self) -> Suspension | None:
-        """The oldest open question, or None."""
-        return next(iter(self.pending), None)
-
-    def record(self, id: str) -> Record:
-        """Return a question with all that has become of it.
-
-        Raises:
-            UnknownSuspensionError: there is none with this id.
-        """
-        return self._book.get(id)
-
-    async def answer(self, *answers: Answer) -> tuple[Record, ...]:
-        """Take one or several answers, all or none; they are kept when this returns. It runs nothing.
-
-        Raises:
-            InteractionError: one of them was refused, and nothing was changed.
-        """
-        return await self._keep(*self._answer(answers))
-
-    def answer_nowait(self, *answers: Answer) -> tuple[Record, ...]:
-        """Take answers from any thread, for a live run, which keeps them before it uses them."""
-        records, changes = self._answer(answers)
-        self._tell(changes)
-        return records
-
-    async def approve(
-        self, id: str | None = None, *, edited: JsonValue = None, by: str | None = None, remember: bool = False
-    ) -> Record:
-        """Approve what a question shows, with `edited` arguments if given; see `answer`."""
-        payload: JsonObject = {"approved": True, "editedArgs": edited, "reason": None, "remember": remember}
-        return await self._decide(id, payload, by, is_bare=edited is None and not remember)
-
-    async def reject(self, id: str | None = None, reason: str | None = None, *, by: str | None = None) -> Record:
-        """Reject what a question shows; see `answer`."""
-        payload: JsonObject = {"approved": False, "editedArgs": None, "reason": reason, "remember": False}
-        return await self._decide(id, payload, by, is_bare=reason is None)
-
-    async def withdraw(self, id: str, reason: str = "withdrawn") -> Record:
-        """End an open question without an answer; its node is told the reason.
-
-        Raises:
-            InteractionError: it is not open, and nothing was changed.
-        """
-        self._book.get(id)
-        changes = self._book.settle([(id, decisions.withdraw(self._clock.utc(), reason))])
-        return (await self._keep((changes[0].record,), changes))[0]
-
-    def ask(
-        self,
-        origin: Origin,
-        request: Request,
-        snapshot: Any = None,
-        *,
-        key: str | None = None,
-        tool_call_id: str | None = None,
-        group: str | None = None,
-        url: str | None = None,
-    ) -> Record:
-        """Return the open question of this identity, or a new one.
-
-        Args:
-            origin: who asks.
-            request: what; its functions are called with `snapshot`, only for a new question.
-            snapshot: the state.
-            key: used if the request has none; by default the last part of the path.
-            tool_call_id: the tool call that it is about.
-            group: questions that belong together.
-            url: where to answer, if elsewhere.
-
-        Raises:
-            SetupError: a function of the request returned something that cannot be shown.
-        """
-        key = request.key or key or origin.path.rpartition("/")[2]
-        last = self._book.newest(origin.identity("question", key))
-        if last is not None and last.status == "open":
-            self._adopt(last, request.door)
-            return last
-        record = self._new(origin, request, key, 0 if last is None else last.count + 1, snapshot)
-        record = record.with_question(tool_call_id=tool_call_id, group=group, url=url)
-        self._doors[record.id] = request.door
-        record, is_new = self._book.add(record)
-        self._tell([Change("asked", record)] if is_new else [])
-        return record
-
-    def latest(self, origin: Origin, key: str) -> Record | None:
-        """Return the question of this identity that counts: the newest, unless a halt has made it void."""
-        record = self._book.newest(origin.identity("question", key))
-        return None if record is None or record.unused else record
-
-    def deliver(self, id: str, request: Request | None = None) -> Any:
-        """Return the answer to its node, as the type that was asked for; marked once as consumed.
-
-        Args:
-            id: the question's id.
-            request: gives the type where the question was asked in another process.
-
-        Raises:
-            NotAnsweredError: it was declined, cancelled, withdrawn, has expired, or is still open.
-        """
-        record = self._book.get(id)
-        if record.status == "open" or record.unused:
-            raise NotAnsweredError(id, "it is still open" if record.status == "open" else "its node was halted")
-        if request is not None:
-            self._adopt(record, request.door)
-        value = self._read(record)
-        self._tell(self._book.settle([(id, decisions.consume(self._clock.utc()))]))
-        if record.refusal is not None:
-            raise NotAnsweredError(id, record.refusal)
-        return value
-
-    def withdraw_open(self, where: str | Origin, reason: str = "halted") -> list[Record]:
-        """Void the questions of a node that the tree has halted, or of all nodes at and below a path.
-
-        Open ones are withdrawn; ends that were not delivered yet stay in the record, as unused.
-        """
-        return self._tell(self._book.sweep(decisions.halt(where, self._clock.utc(), reason)))
-
-    def due(self, now: datetime) -> list[Record]:
-        """Carry out all steps that are due and return the questions moved by it."""
-        return self._tell(self._book.sweep(decisions.step(now)))
-
-    def next_deadline(self) -> datetime | None:
-        """Return when the next step of an open question is due, UTC."""
-        return min((record.next_at for record in self._book.open() if record.next_at), default=None)
-
-    def attach_adapter(self, id: str, answer: object) -> None:
-        """Give a loaded question the type of its answer again.
-
-        Raises:
-            TreeMismatchError: it was asked for something else.
-        """
-        record = self._book.get(id)
-        if not self._adopt(record, door_of(answer)):
-            raise TreeMismatchError(
-                f"question '{id}' of node '{record.question.path}' was asked for an answer of another shape",
-                path=record.question.path,
-            )
-
-    def dump(self) -> JsonObject:
-        """Return all questions as JSON."""
-        return {"records": [record.model_dump(mode="json") for record in self._book.all()]}
-
-    def load(self, data: object, rename: Callable[[str], str] = str) -> None:
-        """Put the questions of a dump in the place of all others; their ids stay what they are.
-
-        Args:
-            data: what `dump` has returned.
-            rename: maps the paths of the dump to those of today's tree.
-
-        Raises:
-            CorruptRecordError: it is no such dump; nothing was changed.
-        """
-        self._book.fill(read_records(data, rename))
-        self._doors.clear()
-        self._view.refresh()
-
-    def _answer(self, answers: tuple[Answer, ...]) -> tuple[tuple[Record, ...], list[Change]]:
-        """Check all answers at the door, then take them in one step."""
-        now = self._clock.utc()
-        found = [(self._book.find(answer).id, answer) for answer in answers]
-        for id, answer in found:
-            self._check(self._book.get(id), answer, now)
-        changes = self._book.settle([(id, decisions.accept(answer, now)) for id, answer in found])
-        return tuple(self._book.get(id) for id, _ in found), changes
-
-    def _check(self, record: Record, answer: Answer, now: datetime) -> None:
-        if decisions.is_repeated(record, answer):
-            return
-        decisions.refuse_if_ended(record, now)
-        problem = self._door(record).check(answer.payload) if answer.action == "accept" else None
-        if problem is not None:
-            raise InvalidAnswerError(record.id, problem, wants(record.question.response_schema))
-
-    async def _decide(self, id: str | None, payload: JsonObject, by: str | None, *, is_bare: bool) -> Record:
-        record = self._book.find(Answer(id))
-        is_bool = record.question.response_schema.get("type") == "boolean"
-        answer = Answer(record.id, payload["approved"] if is_bool and is_bare else payload, by=by)
-        return (await self.answer(answer))[0]
-
-    async def _keep(self, records: tuple[Record, ...], changes: list[Change]) -> tuple[Record, ...]:
-        try:
-            if self.persist is not None:
-                await self.persist()
-        finally:
-            self._tell(changes)
-        return records
-
-    def _tell(self, changes: list[Change]) -> list[Record]:
-        if changes:
-            self._view.refresh()
-        for deed, record in changes:
-            if self.listener is not None:
-                self.listener(deed, record)
-        return [record for _, record in changes]
-
-    def _new(self, origin: Origin, request: Request, key: str, count: int, snapshot: Any) -> Record:
-        message = request.message(snapshot) if callable(request.message) else request.message
-        if not isinstance(cast("object", message), str):
-            raise SetupError(
-                f"the message of a Request has to be a text, not {type(message).__name__}", path=origin.path
-            )
-        data = shown_json("data", request.data(snapshot) if callable(request.data) else request.data)
-        now = self._clock.utc()
-        question = Suspension(
-            id=question_id(origin, key, count),
-            thread_id=origin.thread_id,
-            path=origin.path,
-            key=key,
-            reason=request.reason,
-            message=message,
-            data=data,
-            response_schema=request.door.schema,
-            expires_at=ends_at(now, request.steps),
-            assignee=request.assignee,
-            metadata=request.details,
-            digest=digest_of_shown(message, data),
-        )
-        return Record(
-            question=question, origin=origin, count=count, steps=request.steps, asked_at=now, private=request.private
-        )
-
-    def _adopt(self, record: Record, door: Door) -> bool:
-        """Use a door for a question whose type this process does not know yet; whether it fits."""
-        fits = door.schema == record.question.response_schema
-        if fits:
-            self._doors[record.id] = door
-        return fits
-
-    def _door(self, record: Record) -> Door:
-        found = self._doors.get(record.id)
-        if found is None:
-            found = self._doors[record.id] = door_of_stored(record.question.response_schema)
-        return found
-
-    def _read(self, record: Record) -> Any:
-        if record.refusal is not None or record.answer is None:
-            return None
-        try:
-            return self._door(record).read(record.answer.payload)
-        except ValidationError:
-            pass
-        raise InvalidAnswerError(record.id, "its stored answer no longer fits the type that is asked for")

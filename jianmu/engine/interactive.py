@@ -10,7 +10,7 @@ from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS
 from jianmu.engine.halting import stops_by_hook
-from jianmu.engine.interaction import Record, Request
+from jianmu.engine.controller import Record, Request
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
 from jianmu.engine.sticky import holds
@@ -27,8 +27,13 @@ class InteractiveNode(NodeMixin, Behaviour):
     Args:
         name: the node's name; by default its class's name.
         ports: what each port is bound to.
+
+    Attributes:
+        answers: the type that the node always asks for; with it, an answer that comes in another process
+            is checked and read as that type too. None: the question's stored schema has to do.
     """
 
+    answers: object = None
     _asked: str | None = None
     _finished = -1
 
@@ -110,6 +115,8 @@ class InteractiveNode(NodeMixin, Behaviour):
         if isinstance(value, dict):
             self._asked = value.get("asked")
             self._finished = 0 if "held" in value else -1
+        if self._asked is not None and self.answers is not None:
+            self.context.run.interaction.attach_adapter(self._asked, self.answers)
 
     def _ask(self, request: Request) -> Status:
         """Ask and wait."""

@@ -12,7 +12,7 @@ from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Event
 from jianmu.engine.halting import stops_by_hook
-from jianmu.engine.interaction import Request
+from jianmu.engine.controller import Request
 from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
 from jianmu.engine.sticky import holds

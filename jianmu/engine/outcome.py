@@ -8,7 +8,7 @@ from typing import Any
 from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
-from jianmu.engine.interaction import Suspension
+from jianmu.engine.controller import Suspension
 
 
 class Outcome(BaseModel):

@@ -184,6 +184,10 @@ class Pass:
             self.blame(kept[0][1], kept[0][0])
         raise_first(kept)
 
+    def culprit_of(self, error: BaseException) -> Behaviour | None:
+        """Return the node that raised an exception in this pass, or None if it did not come from a node."""
+        return self.culprit if self._blamed is error else None
+
     def blame(self, error: BaseException, node: Behaviour) -> None:
         """Note the node that raised an exception, the first time that the exception is seen."""
         if self._blamed is not error:

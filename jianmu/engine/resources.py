@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -26,35 +27,36 @@ class Resources:
         self._root = root
         self._arguments = arguments
         self._is_set_up = False
-        self._opened: list[Any] = []  # Any: nodes that have close()
+        self._openers: list[Behaviour] = []
+        self._closers: list[Behaviour] = []
+        self._opened: list[Behaviour] = []
 
     def setup(self) -> None:
         """Call each node's `setup`, once."""
-        if self._is_set_up:
-            return
-        self.setup_subtree(self._root)
-        self._is_set_up = True
+        if not self._is_set_up:
+            self._openers.clear()
+            self._closers.clear()
+            self.setup_subtree(self._root)
+            self._is_set_up = True
 
     def setup_subtree(self, top: Behaviour) -> None:
         """Call `setup` of all nodes of a subtree, children first."""
         for node in walk(top):
-            try:
-                node.setup(**self._arguments)
-            except Exception as error:
-                error.add_note(f"raised by setup() of node '{path_of(node)}'")
-                raise
+            if _overrides(node, "setup"):
+                with _noted(node, "setup"):
+                    node.setup(**self._arguments)
+            if hasattr(node, "open") or hasattr(node, "close"):
+                self._openers.append(node)
+            if _overrides(node, "shutdown"):
+                self._closers.append(node)
 
     async def open(self) -> None:
         """Await each node's `open`; if one raises, those that are open are closed again."""
-        for node in walk(self._root):
-            opens = getattr(node, "open", None)
-            if opens is None and getattr(node, "close", None) is None:
-                continue
+        for node in self._openers:
             try:
-                if opens is not None:
-                    await opens()
-            except BaseException as error:
-                error.add_note(f"raised by open() of node '{path_of(node)}'")
+                with _noted(node, "open"):
+                    await _called(node, "open")
+            except BaseException:
                 await self.close()
                 raise
             self._opened.append(node)
@@ -63,26 +65,45 @@ class Resources:
         """Await each open node's `close`, the last first, out of reach of cancellation.
 
         Raises:
-            ExceptionGroup: of what they raised, after all have had their turn.
+            ExceptionGroup: of what they raised, if several did, after all have had their turn.
         """
         raised: list[Exception] = []
         with anyio.CancelScope(shield=True):
             while self._opened:
                 node = self._opened.pop()
-                closes = getattr(node, "close", None)
                 try:
-                    if closes is not None:
-                        await closes()
+                    with _noted(node, "close"):
+                        await _called(node, "close")
                 except Exception as error:  # noqa: BLE001  # the others must be closed too
-                    error.add_note(f"raised by close() of node '{path_of(node)}'")
                     raised.append(error)
         if raised:
             raise raised[0] if len(raised) == 1 else ExceptionGroup("nodes failed to close", raised)
 
     def shutdown(self) -> None:
         """Call each node's `shutdown`, if they were set up."""
-        if not self._is_set_up:
-            return
-        self._is_set_up = False
-        for node in walk(self._root):
-            node.shutdown()
+        if self._is_set_up:
+            self._is_set_up = False
+            for node in self._closers:
+                node.shutdown()
+
+
+def _overrides(node: Behaviour, what: str) -> bool:
+    """Whether a node has a hook that does more than py_trees' empty one."""
+    return getattr(type(node), what) is not getattr(Behaviour, what) or what in node.__dict__
+
+
+@contextmanager
+def _noted(node: Behaviour, what: str) -> Iterator[None]:
+    """Add to an exception whose it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by {what}() of node '{path_of(node)}'")
+        raise
+
+
+async def _called(node: Behaviour, what: str) -> None:
+    """Await a node's hook, if it has it."""
+    hook = getattr(node, what, None)
+    if hook is not None:
+        await hook()

@@ -170,7 +170,10 @@ class ReactiveRunner(Generic[S]):
         try:
             return await self._drive(begin, until_suspend)
         except anyio.get_cancelled_exc_class():
-            await self.park(End(Status.INVALID))
+            if self._is_only_asking() and not self.pace.is_woken:
+                self.go("suspend")  # nothing was going on: the run stays as it is
+            else:
+                await self.park(End(Status.INVALID))
             raise
         except BaseException as error:  # noqa: BLE001  # Ctrl-C and exceptions alike: nothing may stay alive
             end = End(Status.INVALID, error=self.failures.gather(error, self.tasks))
@@ -198,8 +201,8 @@ class ReactiveRunner(Generic[S]):
 
     async def _loop(self, until_suspend: bool) -> End:
         """Pass by pass, until something ends the run."""
+        await checkpoint()
         while True:
-            await checkpoint()
             if self._stop is not None:
                 return self._stop
             self.passing.one()
@@ -213,8 +216,9 @@ class ReactiveRunner(Generic[S]):
                 return end
 
     async def _rest(self, until_suspend: bool) -> End | None:
-        """Wait until the next pass is due, or until the run ends."""
+        """Wait until the next pass is due, or until the run ends; at least one scheduling point."""
         clock = self.context.clock
+        has_waited = False
         while True:
             self.wake.take()
             end = self._cut_short() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
@@ -222,8 +226,12 @@ class ReactiveRunner(Generic[S]):
                 return end
             due = self.passing.next_due()
             if due is not None and due <= clock.now():
-                return None
+                return None if has_waited else await checkpoint()
+            has_waited = True
             await clock.wait(self.wake.armed(), self._until(due))
+            self._count_time()
+            if self.pace.is_woken and self._stop is None and not self.options.min_interval:
+                return None
             if due is not None and not self.pace.is_woken and clock.now() >= due:
                 await self._give_turns()
 
@@ -347,7 +355,8 @@ class ReactiveRunner(Generic[S]):
         self.context.is_parking = not withdraw
         try:
             with anyio.CancelScope(shield=True):
-                self.stop_subtree(self.root)
+                if self.root.status is Status.RUNNING or self.tasks.is_busy:
+                    self.stop_subtree(self.root)
                 self.tasks.carry_out()
                 await self.tasks.settled()
         finally:

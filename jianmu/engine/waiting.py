@@ -58,6 +58,8 @@ class StockTimers:
 
     def resume(self) -> None:
         """Give the paused Timeouts their remaining time back; called before a pass."""
+        if not self._paused:
+            return
         for node, remaining in self._paused.items():
             if isinstance(node, Timeout):
                 node.finish_time = time.monotonic() + remaining

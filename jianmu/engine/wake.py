@@ -53,6 +53,8 @@ class Wake:
 
     def take(self) -> bool:
         """Return whether the flag was set, and clear it."""
+        if not self._is_set:
+            return False
         with self._lock:
             was, self._is_set = self._is_set, False
         return was

@@ -43,15 +43,15 @@ def attempt(what: str, fn: Callable[..., Value], *args: Value) -> Value:
 def explained(error: ValidationError) -> str:
     """Return what Pydantic refused: the kind, the place by index, and the type that was given."""
     found = error.errors(include_url=False, include_context=False)
-    shown_ones = [f"{each['type']}{_place(each['loc'])} (given {type(each['input']).__name__})" for each in found[:3]]
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return ", ".join(shown_ones) + more
+    told = [each["type"] + _place(each["loc"], each["input"]) for each in found[:3]]
+    return ", ".join(told) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
-    """Return the indices of a place; texts may be keys of a user's dict, which are values."""
+def _place(loc: tuple[int | str, ...], given: Value) -> str:
+    """Return the indices of a place inside a value; texts there may be keys of a user's dict, which are values."""
     indices = "".join(f"[{part}]" for part in loc if isinstance(part, int))
-    return f" at {indices}" if indices else ""
+    inside = f" at {indices}" if indices else ""
+    return f"{inside} (given {type(given).__name__})" if len(loc) > 1 or indices else ""
 
 
 def frozen(field: StateField, check: Check, value: Value, others: Others) -> Value:
@@ -77,7 +77,9 @@ def updated(field: StateField, old: Value, value: Value, others: Others, default
     refuse_flow(value)
     new = frozen(field, field.incoming, value, others)
     if field.grows:
-        return _appended(field, old, new, reducer.limit, others)
+        if new is None and reducer.fn is operator.add:
+            raise Unfit("None cannot be added to a list")
+        return _appended(field, old, new or [], reducer.limit, others)
     old = shown(old)
     if reducer.kind == "append" and old is None:
         result = new
@@ -137,8 +139,6 @@ def transformed(field: StateField, old: Value, fn: Callable[[Value], Value], oth
 
 def _appended(field: StateField, old: Value, new: Value, limit: int | None, others: Others) -> Value:
     """Return the list after an append, without a copy of what was there."""
-    if new is None:
-        raise Unfit("None cannot be added to a list")
     grown = _growing(field, old).grown(new) if new or old is None else _growing(field, old)
     if limit is not None and grown.size > limit:
         kept = list(grown.shown()[grown.size - limit :])

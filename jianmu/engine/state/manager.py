@@ -21,7 +21,7 @@ from jianmu.engine.state.freeze import Unfit, freeze
 from jianmu.engine.state.markers import Scope, Value
 from jianmu.engine.state.namespaces import RUNTIME, Target, check_namespace, target, variant_of
 from jianmu.engine.state.record import Record
-from jianmu.engine.state.refusal import Misfit
+from jianmu.engine.state.refusal import Misfit, shown
 from jianmu.engine.state.runtime import WRITER, RuntimeSide, S
 from jianmu.engine.state.schema import StateField
 from jianmu.engine.state.stored import stored
@@ -300,6 +300,7 @@ class StateManager(RuntimeSide[S]):
                 steps[one.name] = Step(one, folding, value)
         except StateError as error:
             error.path = writer
+            error.args = (f"{error}; writer {shown(writer)}",)
             raise
         return list(steps.values())
 

@@ -115,6 +115,9 @@ class ReadOnlySet(_ReadOnly, set[Value]):
         set.__init__(self, items)
         self.hint = hint
 
+    def __repr__(self) -> str:
+        return repr(set(self))
+
     def __deepcopy__(self, memo: Memo) -> Elements:
         return copy.deepcopy(set(self), memo)
 

@@ -14,9 +14,8 @@ from jianmu.engine.state.guard import snapshot_class
 from jianmu.engine.state.markers import Value
 from jianmu.engine.state.namespaces import RUNTIME, variant_of
 from jianmu.engine.state.readonly import NO_HINT
-from jianmu.engine.state.refusal import Misfit
 from jianmu.engine.state.schema import Schema
-from jianmu.engine.state.stored import Deltas, differs, prove, refuse_formless
+from jianmu.engine.state.stored import Deltas, differs, refuse_formless
 from jianmu.engine.state.write import MISSING, Writes
 from jianmu.errors import InputError, NamespaceError, UnsetStateError
 
@@ -68,21 +67,10 @@ class RuntimeSide(Generic[S]):
 
         Raises:
             SchemaError: the type of a stored field has no JSON form.
-            StateWriteError: a value that is there already would not be read back as it is.
         """
-        if is_on and not (self._writes.deltas is not None and self._writes.deltas.is_checked):
+        if is_on:
             refuse_formless(self.schema)
-            self._prove()
         self._writes.deltas = Deltas(is_checked=True) if is_on else None
-
-    def _prove(self) -> None:
-        problem = None
-        try:
-            prove(self.schema, self._writes.record)
-        except Misfit as error:
-            problem = error
-        if problem is not None:
-            raise self._writes.refusal(problem, [], None)
 
     def has_reducer(self, name: str) -> bool:
         """Whether an update of this field is folded."""

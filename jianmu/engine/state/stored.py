@@ -123,7 +123,7 @@ class Deltas:
         if self.is_checked and field.has_functions:
             self._json(field, new)
         if not field.has_own_form:
-            if field.kind == "list" and isinstance(shown(new), list):
+            if field.kind == "list" and isinstance(new, list | Growing):
                 return self._of_list(name, field, old, new)
             if field.kind == "dict" and isinstance(new, dict) and isinstance(old, dict):
                 delta = self._of_dict(name, field, cast("dict[Value, Value]", old), cast("dict[Value, Value]", new))
@@ -197,22 +197,6 @@ def _stored(target: Target, record: Record) -> Json:
     except Unfit as error:
         why = str(error)
     raise Misfit(target, why)
-
-
-def prove(schema: Schema, record: Record) -> None:
-    """Prove that all that is stored of a state would be read back as it is.
-
-    Raises:
-        Misfit: a value would not.
-    """
-    for target in _targets(schema, record):
-        why = None
-        try:
-            checked_json(target.field, record.read(target.name, target.is_extra))
-        except Unfit as error:
-            why = str(error)
-        if why is not None:
-            raise Misfit(target, why)
 
 
 def _targets(schema: Schema, record: Record) -> list[Target]:

@@ -1,0 +1,313 @@
+"""How an agent's calls are made: claimed, entered, driven, concluded.
+
+1. One call at a time; what a caller got wrong is refused before anything happened.
+2. At an entry: restore, reset, input, in this order.
+3. What a call opens it closes, also after errors; then the thread is saved, then the end is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, Generic, Literal, TypeVar
+
+import anyio
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from pydantic import BaseModel, ConfigDict
+
+from jianmu.engine.events import RunEnded, RunStarted
+from jianmu.engine.limits import Limits, Usage
+from jianmu.engine.outcome import Outcome
+from jianmu.engine.phases import Phase
+from jianmu.engine.resources import Resources
+from jianmu.engine.runner import End, ReactiveRunner
+from jianmu.engine.session import Session
+from jianmu.engine.stepping import Stepper
+from jianmu.engine.tree import path_of
+from jianmu.errors import AgentBusyError, SetupError, UnfinishedRunError, UnsetStateError
+
+S = TypeVar("S", bound=BaseModel)
+Values = Mapping[str, Any]  # Any: the schema's own types
+OnNewInput = Literal["refuse", "withdraw"]
+
+
+class Call(BaseModel):
+    """What may be given to each call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    thread_id: str | None = None
+    deps: Any = None  # Any: the user's own object
+    limits: Limits | None = None
+    on_new_input: OnNewInput | None = None
+
+
+class Calls(Generic[S]):
+    """The calls of one agent.
+
+    Args:
+        runner: the tree and its driver.
+        session: the thread.
+        resources: what nodes open.
+        defaults: what counts where a call says nothing.
+    """
+
+    def __init__(self, runner: ReactiveRunner[S], session: Session[S], resources: Resources, defaults: Call) -> None:
+        self._runner = runner
+        self._session = session
+        self._resources = resources
+        self._defaults = defaults
+        self._stepper = Stepper(runner)
+        self._context = runner.context
+        self._stack: AsyncExitStack | None = None
+        self._owner: int | None = None
+        self.in_use: str | None = None
+        self._context.ticker.adopt = self._adopt
+
+    @contextmanager
+    def claimed(self, what: str) -> Iterator[None]:
+        """Keep the agent for one call.
+
+        Raises:
+            AgentBusyError: another call is on.
+        """
+        if self.in_use is not None:
+            raise AgentBusyError(
+                f"{what} was called while {self.in_use} is on: await that first, or build an agent for each thread"
+            )
+        root = self._runner.root
+        if root.parent is not None:
+            raise SetupError(f"this agent is the node '{path_of(root)}' of another one: call that one")
+        self.in_use = what
+        self._runner.forget_halt()
+        try:
+            yield
+        finally:
+            self.in_use = None
+
+    # Runs
+
+    async def fresh(self, input: Values | None, call: Call, *, until_suspend: bool) -> End:
+        """Start a new run."""
+        with self.claimed("run_until_suspend()" if until_suspend else "run()"):
+            self._check_input(input)
+            await self._session.take(call.thread_id)
+            if self._session.is_unfinished:
+                self._refuse_unfinished(call.on_new_input or self._defaults.on_new_input)
+            await self._runner.abandon()
+
+            async def begin() -> None:
+                self._begin_run(call)
+                self._runner.manager.reset_run_fields()
+                self._apply(input)
+
+            return await self._drive(begin, until_suspend)
+
+    async def go_on(self, call: Call) -> End:
+        """Go on with the run of the current thread, until it suspends again or ends; the agent is claimed."""
+
+        async def begin() -> None:
+            self._set(call)
+            self._context.events.emit(RunStarted(resumed=True))
+            self._session.revive()
+
+        return await self._drive(begin, until_suspend=True)
+
+    async def _drive(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> End:
+        """Drive the tree with its nodes set up and open; keep and tell how it ended."""
+        self._resources.setup()
+        is_outside = self._stack is None
+        if is_outside:
+            await self._resources.open()
+        end = End(Status.INVALID)
+        try:
+            async with self._runner.host.opened():
+                end = await self._runner.drive(begin, until_suspend=until_suspend)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._conclude(end, is_outside)
+        if end.error is not None:
+            raise end.error
+        return end
+
+    async def _conclude(self, end: End, is_outside: bool) -> None:
+        """Close what was opened for this call, save the thread, tell the end."""
+        is_suspended = self._runner.phase is Phase.SUSPENDED
+        try:
+            if is_outside:
+                await self._resources.close()
+                if not is_suspended:
+                    self._resources.shutdown()
+        finally:
+            self._session.settle("suspended" if is_suspended else _standing(end), end.error or end.limit)
+            await self._session.save()
+            self._context.events.emit(RunEnded(outcome=self.outcome(end)))
+
+    def outcome(self, end: End) -> Outcome:
+        """Return how a call ended, for the caller."""
+        interaction = self._context.interaction
+        return Outcome(
+            status=end.status,
+            output=self.output(),
+            thread_id=self._session.thread_id or "",
+            suspended=end.is_suspended,
+            suspensions=interaction.pending if end.is_suspended else (),
+            limit=end.limit.limit if end.limit is not None else None,
+            stalled=end.is_stalled,
+            wake_at=interaction.next_deadline() if end.is_suspended else None,
+        )
+
+    def output(self) -> dict[str, Any]:  # Any: the schema's own types
+        """Return the fields that are not hidden; nothing until the required ones have values."""
+        try:
+            return self._runner.manager.output()
+        except UnsetStateError:
+            return {}
+
+    # Steps
+
+    async def step(self, input: Values | None, call: Call, *, settle: bool) -> dict[str, Any]:  # Any: as the schema
+        """Tick once and return the step fields."""
+        with self.claimed("step()"):
+            self._stepper.check(settle)
+            self._check_input(input)
+            await self._session.take(call.thread_id)
+            enter = self._step_entry(input, call)
+            try:
+                if self._runner.host.is_open or not settle:
+                    await self._stepper.step(enter, settle)
+                else:
+                    await self._settled_step(enter)
+            except BaseException as error:
+                self._session.settle("interrupted", error)
+                raise
+            result = self._step_result()
+            await self._session.save()
+            return result
+
+    def step_now(self, input: Values | None) -> dict[str, Any]:  # Any: as the schema
+        """Tick a tree without coroutines once, in the caller's thread, and return the step fields."""
+        with self.claimed("step_sync()"):
+            self._check_input(input)
+            self._session.take_now()
+            self._stepper.step_now(self._step_entry(input, Call()))
+            return self._step_result()
+
+    def _step_entry(self, input: Values | None, call: Call) -> Callable[[], None]:
+        """Return what a step does before its tick."""
+        self._resources.setup()
+
+        def enter() -> None:
+            self._session.revive()
+            if self._runner.root.status is Status.RUNNING:
+                self._set(call)
+            else:
+                self._begin_run(call)
+            self._runner.manager.enter_step()
+            self._apply(input)
+
+        return enter
+
+    async def _settled_step(self, enter: Callable[[], None]) -> None:
+        """Step with a place for coroutines that lasts as long as the step."""
+        raised: BaseException | None = None
+        await self._resources.open()
+        try:
+            async with self._runner.host.opened():
+                try:
+                    await self._stepper.step(enter, settle=True)
+                except Exception as error:  # noqa: BLE001  # raised outside of the group, which would wrap it
+                    raised = error
+        finally:
+            await self._resources.close()
+        if raised is not None:
+            raise raised
+
+    def _step_result(self) -> dict[str, Any]:  # Any: as the schema
+        """Return the step fields; from now on they are spent."""
+        self._session.settle("suspended" if self._runner.phase is Phase.SUSPENDED else "idle")
+        return self._runner.manager.take_step_fields()
+
+    # The block in which coroutines go on between calls
+
+    async def enter_block(self) -> None:
+        """Set the nodes up, open them, and let coroutines live until the block is left."""
+        with self.claimed("async with"):
+            self._resources.setup()
+            await self._resources.open()
+            self._stack = AsyncExitStack()
+            await self._stack.enter_async_context(self._runner.host.opened())
+            self._owner = anyio.get_current_task().id
+
+    async def leave_block(self, has_failed: bool) -> None:
+        """Halt the coroutines and close the nodes; raise what a coroutine has raised since the last step."""
+        if self._owner != anyio.get_current_task().id:
+            raise SetupError("`async with agent:` was entered by another task: leave it in the task that entered it")
+        runner = self._runner
+        failed = next(iter(runner.tasks.failed), None)
+        error = failed.error if failed is not None else None
+        if runner.tasks.is_busy or failed is not None:
+            await runner.park(End(Status.INVALID))
+            self._session.settle("interrupted", error)
+        stack, self._stack, self._owner = self._stack, None, None
+        if stack is not None:
+            await stack.aclose()
+        await self._resources.close()
+        self._resources.shutdown()
+        if failed is not None and error is not None and not has_failed:
+            raise runner.failures.of(failed.node, error)
+
+    # Entries
+
+    def _check_input(self, input: Values | None) -> None:
+        if input:
+            self._runner.manager.check_input(input)
+
+    def _begin_run(self, call: Call) -> None:
+        """Number the run and forget what belonged to the one before."""
+        context = self._context
+        self._set(call)
+        context.run += 1
+        context.events.run = context.run
+        context.journal.clear()
+        context.usage = Usage()
+        context.events.emit(RunStarted())
+
+    def _set(self, call: Call) -> None:
+        """Use what this call was given."""
+        self._context.deps = self._defaults.deps if call.deps is None else call.deps
+        self._context.limits = call.limits or self._defaults.limits or Limits()
+
+    def _apply(self, input: Values | None) -> None:
+        if input:
+            self._runner.manager.update(input, _writer="input")
+
+    def _adopt(self, node: Behaviour) -> None:
+        """Bind and set up a subtree that was put into the tree after its start."""
+        self._runner.binder.bind(node)
+        self._resources.setup_subtree(node)
+
+    def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
+        """Refuse new input while the thread's run is unfinished, unless it is to be given up."""
+        interaction = self._context.interaction
+        if policy == "withdraw":
+            interaction.withdraw_open(path_of(self._runner.root), "new input")
+            return
+        thread = self._session.thread_id
+        question = interaction.suspension
+        give_up = 'or give it up with on_new_input="withdraw"'
+        if question is None:
+            raise UnfinishedRunError(
+                f"thread '{thread}' has an unfinished run: go on with agent.recover('{thread}'), {give_up}"
+            )
+        raise UnfinishedRunError(
+            f"thread '{thread}' waits for an answer to question {question.id} of '{question.path}' "
+            f"({question.message}): answer it with agent.resume(...), {give_up}",
+            path=question.path,
+        )
+
+
+def _standing(end: End) -> str:
+    """Return how a thread stands after a run has ended so."""
+    return {Status.SUCCESS: "finished", Status.FAILURE: "failed"}.get(end.status, "interrupted")
