@@ -19,8 +19,8 @@ from jianmu.engine.calls import Call, Calls, OnNewInput, Values
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
-from jianmu.engine.humans import Human
 from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
@@ -94,8 +94,9 @@ class Agent(Generic[S]):
         schema = cast("type[S]", state_schema or NoState)
         self.state_manager: StateManager[S] = state if state is not None else StateManager(schema)
         self._context = RunContext(clock or RealClock(), self.state_manager, deps)
-        if hasattr(human, "use_clock"):
-            human.use_clock(self._context.clock)
+        use_clock: Callable[[Clock], None] | None = getattr(human, "use_clock", None)
+        if use_clock is not None:
+            use_clock(self._context.clock)
         options = Options(poll_interval, min_interval, halt_timeout, on_stall, human)
         self.runner: ReactiveRunner[S] = ReactiveRunner(top, self.state_manager, self._context, options)
         self.tree = self.runner.tree

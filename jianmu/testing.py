@@ -123,7 +123,8 @@ class TickRecorder:
         self._unsubscribe()
         for node in walk(self.agent.root):
             for name in CALLBACKS:
-                node.__dict__.pop(name, None)
+                if name in vars(node):
+                    delattr(node, name)
 
     def count(self, callback: str, path: str) -> int:
         """Return how often a callback of a node was called."""
@@ -141,7 +142,7 @@ class TickRecorder:
             self.callbacks.append((name, path))
             return inner(*args)
 
-        node.__dict__[name] = recorded
+        setattr(node, name, recorded)
 
 
 class _Visitor(VisitorBase):

@@ -11,7 +11,7 @@ Rules that this file keeps:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 import anyio
@@ -304,7 +304,7 @@ class Tasks:
             except Exception as raised:  # noqa: BLE001  # a cleanup's exception ends no run
                 self.report(live.activity.node, raised)
 
-    def _start(self, function: Callable[..., Awaitable[Any]], *args: object) -> None:  # Any: of no use
+    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:  # Any: of no use
         if self.group is not None:
             self.group.start_soon(function, *args)
 

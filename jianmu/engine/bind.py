@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy
@@ -63,7 +63,7 @@ class Binder:
                 self._adopt(node, manager)
             if node.children and (stopping(type(node)) == "custom" or kind_of(type(node)).inline is opaque):
                 self.is_unruly = True
-            node.__dict__["bound_to"] = self._run
+            node.bound_to = self._run  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
 
     def _scopes(self, root: Behaviour) -> Iterator[tuple[Behaviour, StateManager[Any]]]:  # Any: any schema
         """Yield each node with the state that it lives on, parents first."""
@@ -103,7 +103,7 @@ class Binder:
             context.activity = Activity(node, context.path, self._tasks, node.update_async, hook)
         elif hasattr(node, "is_asynchronous"):
             self.has_async = True
-        node._context = context
+        node.adopt(context)
         on_bound: Callable[[], None] | None = getattr(node, "on_bound", None)
         if on_bound is not None:
             on_bound()
@@ -111,11 +111,11 @@ class Binder:
 
 def _check_shape(node: Behaviour) -> None:
     """Refuse arguments of py_trees' own composites that are of the wrong kind."""
-    if isinstance(node, (Sequence, Selector)) and not isinstance(node.memory, bool):
+    if isinstance(node, (Sequence, Selector)) and not isinstance(cast("object", node.memory), bool):
         kind = type(node).__name__
         fix = f'{kind}("{node.name}", memory=True, children=[...])'
         raise _refused(node, f"has memory={node.memory!r}: write {fix}")
-    if isinstance(node, Parallel) and not isinstance(node.policy, ParallelPolicy.Base):
+    if isinstance(node, Parallel) and not isinstance(cast("object", node.policy), ParallelPolicy.Base):
         fix = f'Parallel("{node.name}", policy=ParallelPolicy.SuccessOnAll(), children=[...])'
         raise _refused(node, f"has policy={node.policy!r}: write {fix}")
     if isinstance(node, (RunningIsFailure, RunningIsSuccess)):

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Generic, Literal, TypeVar
 
@@ -66,7 +66,7 @@ class Calls(Generic[S]):
         self._context.ticker.adopt = self._adopt
 
     @contextmanager
-    def claimed(self, what: str) -> Iterator[None]:
+    def claimed(self, what: str) -> Generator[None]:
         """Keep the agent for one call.
 
         Raises:

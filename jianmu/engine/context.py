@@ -11,8 +11,8 @@ from structlog.typing import FilteringBoundLogger
 
 from jianmu.engine.activity import Activity, Live
 from jianmu.engine.clock import Clock
-from jianmu.engine.events import Event, Events
 from jianmu.engine.controller import InteractionController, Origin, Request
+from jianmu.engine.events import Event, Events
 from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
 from jianmu.engine.limits import Limits, Usage
 from jianmu.engine.log import log
@@ -166,8 +166,8 @@ class NodeContext:
             return self._ports[name].default
         if binding.field is None:
             return binding.literal
-        value = self.manager.read(binding.field)
-        return value if binding.key is None else (value or {}).get(binding.key)
+        value: Any = self.manager.read(binding.field)  # Any: the field's own type
+        return value if binding.key is None else dict[str, Any](value or {}).get(binding.key)
 
     def write_port(self, name: str, value: Any) -> None:  # Any: the port's own type
         """Write the field, or the key of a dict field, that an output is bound to."""
@@ -206,8 +206,7 @@ class NodeContext:
         if record.status == "open":
             live.has_asked = True
             raise Suspended
-        interaction.attach_adapter(record.id, request.answer)
-        return interaction.deliver(record.id)
+        return interaction.deliver(record.id, request)
 
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # Any: fn's own types
         """Return the result of `fn(*args)`, called once in this round whatever happens in between."""

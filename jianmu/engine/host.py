@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import anyio
@@ -20,7 +20,9 @@ class Host:
         moved: told the group when it opens, and None when it closes.
     """
 
-    def __init__(self, pump: Callable[[], Awaitable[None]], moved: Callable[[TaskGroup | None], None]) -> None:
+    def __init__(
+        self, pump: Callable[[], Coroutine[None, None, None]], moved: Callable[[TaskGroup | None], None]
+    ) -> None:
         self._pump = pump
         self._moved = moved
         self._closing: anyio.Event | None = None
@@ -31,7 +33,7 @@ class Host:
         return self._closing is not None
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncGenerator[None]:
         """Hold the group open; inside of an open one it changes nothing.
 
         The body must raise nothing but cancellation, which groups do not wrap.

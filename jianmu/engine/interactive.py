@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS
-from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.controller import Record, Request
+from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
 from jianmu.engine.sticky import holds
@@ -112,15 +112,15 @@ class InteractiveNode(NodeMixin, Behaviour):
 
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back the question, or the result held."""
-        if isinstance(value, dict):
-            self._asked = value.get("asked")
-            self._finished = 0 if "held" in value else -1
+        memento = cast("dict[str, str]", value or {})
+        self._asked = memento.get("asked")
+        self._finished = 0 if "held" in memento else -1
         if self._asked is not None and self.answers is not None:
             self.context.run.interaction.attach_adapter(self._asked, self.answers)
 
     def _ask(self, request: Request) -> Status:
         """Ask and wait."""
-        if not isinstance(request, Request):
+        if not isinstance(cast("object", request), Request):
             path = self.context.path
             raise SetupError(f"node '{path}' returned {request!r} from request(): return a Request", path=path)
         context = self.context

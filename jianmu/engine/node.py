@@ -10,9 +10,9 @@ from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
+from jianmu.engine.controller import Request
 from jianmu.engine.events import Event
 from jianmu.engine.halting import stops_by_hook
-from jianmu.engine.controller import Request
 from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
 from jianmu.engine.sticky import holds
@@ -47,6 +47,10 @@ class NodeMixin:
                 "or test it alone with jianmu.testing.node_context"
             )
         return self._context
+
+    def adopt(self, context: NodeContext) -> None:
+        """Take the node's context; the binder calls it."""
+        self._context = context
 
     def bind_ports(self, ports: Mapping[str, object]) -> None:
         """Bind the ports: a text names a field or `field.key`, other values and `Const(...)` are literals."""
@@ -213,9 +217,9 @@ class AsyncNode(NodeMixin, Behaviour):
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back the result that the node held."""
         activity = self.context.activity
-        if activity is not None and isinstance(value, dict) and "held" in value:
+        if activity is not None and value is not None:
             activity.finished = 0
-            activity.started = int(value.get("started", -1))
+            activity.started = int(value["started"])
 
 
 stops_by_hook(AsyncNode.stop)

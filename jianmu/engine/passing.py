@@ -9,9 +9,9 @@ from jianmu.engine.activity import Tasks
 from jianmu.engine.behaviour_tree import Tree
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
+from jianmu.engine.controller import Deed
 from jianmu.engine.events import Answered, Asked, HotLoop, NodeFinished, NodeHalted, NodeStarted, PassStarted
 from jianmu.engine.failures import Failures
-from jianmu.engine.controller import Deed
 from jianmu.engine.pace import Pace
 from jianmu.engine.record import Record
 from jianmu.engine.ticker import halt

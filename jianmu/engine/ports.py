@@ -12,11 +12,11 @@ A port is declared by an annotation on the class and bound by keyword when the n
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, Generic, Self, TypeVar, get_args, get_origin, overload
+from typing import Any, Generic, Self, TypeVar, cast, get_args, get_origin, overload
 
 from py_trees.behaviour import Behaviour
 
@@ -119,14 +119,18 @@ def _port(cls: type, name: str, annotation: Any) -> Port | None:  # Any: annotat
     origin = get_origin(annotation) or annotation
     if origin not in (In, Out):
         return None
-    default = vars(cls).get(name, MISSING)
-    default = default.value if isinstance(default, Const) else default
+    default = _literal(vars(cls).get(name, MISSING))
     return Port(name, origin is Out, (get_args(annotation) or (Any,))[0], default)
+
+
+def _literal(value: object) -> object:
+    """Return what a literal stands for."""
+    return cast("Const[object]", value).value if isinstance(value, Const) else value
 
 
 def _evaluate(text: str, cls: type) -> Any:  # Any: whatever the annotation says
     """Evaluate a text annotation in the module of its class and the functions around it."""
-    frame: FrameType | None = sys._getframe(1)
+    frame = inspect.currentframe()
     names: dict[str, Any] = {}
     while frame is not None:
         names = {**frame.f_locals, **names} if frame.f_globals.get("__name__") == cls.__module__ else names
@@ -153,7 +157,7 @@ def _bound(value: object) -> Binding:
     if isinstance(value, str):
         field, dot, key = value.partition(".")
         return Binding(field, key if dot else None)
-    return Binding(None, literal=value.value if isinstance(value, Const) else value)
+    return Binding(None, literal=_literal(value))
 
 
 class Fields:

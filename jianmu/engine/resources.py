@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,7 +93,7 @@ def _overrides(node: Behaviour, what: str) -> bool:
 
 
 @contextmanager
-def _noted(node: Behaviour, what: str) -> Iterator[None]:
+def _noted(node: Behaviour, what: str) -> Generator[None]:
     """Add to an exception whose it is."""
     try:
         yield

@@ -11,7 +11,7 @@ from jianmu.engine.tree import ancestors
 def mark_loops(node: Behaviour, number: int) -> None:
     """Tell the nodes above that a coroutine was started below them in this pass."""
     for above in ancestors(node):
-        above.__dict__["async_started"] = number
+        above.async_started = number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
 
 
 def changed_since(context: NodeContext, reads: tuple[str, ...], version: int) -> bool:
