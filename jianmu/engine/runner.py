@@ -27,7 +27,7 @@ from jianmu.engine.activity import RESULTS, Tasks
 from jianmu.engine.behaviour_tree import Tree
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
-from jianmu.engine.events import CleanupFailed, Stalled
+from jianmu.engine.events import CleanupFailed, Stalled, StateChanged
 from jianmu.engine.failures import Failures
 from jianmu.engine.host import Host
 from jianmu.engine.humans import Human, Humans
@@ -119,6 +119,7 @@ class ReactiveRunner(Generic[S]):
         context.signal = self.signal
         context.halt_timeout = self.options.halt_timeout
         state_manager.subscribe(self.on_change)
+        state_manager.recorder = self.record
 
     # Waking
 
@@ -143,13 +144,21 @@ class ReactiveRunner(Generic[S]):
 
     def on_change(self, change: StateChange) -> None:
         """Wake the tree when a value differs, while the runner drives; a signal without fields always does."""
-        if not self.auto_driving or (change.fields and not change.changed):
+        if not self.auto_driving or change.is_runtime or not change.wakes:
             return
         self._is_stalled = False
         if self.passing.is_on and threading.get_ident() == self.thread:
             self.pace.wake_by_own_write()
         else:
             self.signal()
+
+    def record(self, change: StateChange) -> None:
+        """Tell a commit as an event; called inside of it, so that events and commits have one order."""
+        if self.context.events.is_heard and change.fields and not change.is_runtime:
+            told = StateChanged(
+                version=change.version, fields=change.fields, changed=change.changed, writer=change.writer
+            )
+            self.context.events.emit(told, change.writer)
 
     def _report_late(self, path: str) -> None:
         reason = f"not cleaned up {self.options.halt_timeout:g} s after the halt"

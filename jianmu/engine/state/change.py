@@ -41,6 +41,11 @@ class StateChange:
         """Whether a run should look: a value differs, or it is a signal."""
         return bool(self.changed) or not self.fields
 
+    @property
+    def is_runtime(self) -> bool:
+        """Whether the commit is the runtime's own: of what it shows of questions and effects."""
+        return bool(self.fields) and self.fields[0].startswith(("interaction.", "journal."))
+
 
 class Listeners:
     """Those who are told of changes."""
