@@ -20,11 +20,12 @@ from py_trees.composites import Composite, Parallel, Selector, Sequence
 from py_trees.decorators import Decorator
 
 import jianmu.engine.decorators
+import jianmu.engine.mementos
 
 S, F, R, INVALID = Status.SUCCESS, Status.FAILURE, Status.RUNNING, Status.INVALID
 RESULTS = {"S": S, "F": F, "R": R}
 
-TIMED = (decorators, timers, jianmu.engine.decorators)
+TIMED = (decorators, timers, jianmu.engine.decorators, jianmu.engine.mementos)
 
 Spec = tuple[Any, ...]
 """(kind, options, children): what `World.grow` makes a node from."""
@@ -98,6 +99,12 @@ class Script(Behaviour):
         if letter == "!":
             raise BoomError(self.name)
         return RESULTS[letter]
+
+    def memento(self) -> int:
+        return self.at
+
+    def restore(self, value: int) -> None:
+        self.at = value
 
 
 class Stopper(Script):
