@@ -18,9 +18,10 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Composite, Parallel, Selector, Sequence
 
-from jianmu.engine.halting import Hooked, Raised, collect, stopping
+from jianmu.engine.halting import Hooked, Raised, Spare, collect, stopping
 from jianmu.engine.leaves import PLAIN, POLLED, Inline, is_patched, opaque
 from jianmu.engine.passes import FAILURE, INVALID, KINDS, RUNNING, SUCCESS, Pass, invalid_status
+from jianmu.engine.sticky import is_spared
 from jianmu.engine.tree import path_of
 
 Rest = Iterator[Behaviour]
@@ -142,8 +143,8 @@ def _looks_plain(run: Pass, node: Composite) -> bool:
     return True
 
 
-def reset(run: Pass, children: Iterable[Behaviour]) -> None:
-    """Halt children that are not INVALID."""
+def reset(run: Pass, children: Iterable[Behaviour], spare: Spare | None = None) -> None:
+    """Halt children that are not INVALID; not what is spared of them and below them."""
     raised, last, simple, is_hooked = list[Raised](), None, False, False
     for child in children:
         if child.status is INVALID:
@@ -152,8 +153,10 @@ def reset(run: Pass, children: Iterable[Behaviour]) -> None:
             last = type(child)
             is_hooked = stopping(last) == "runtime"
             simple = run.trace is None and (is_hooked or (KINDS.get(last) or run.kind_of(last)).simple)
+        if spare is not None and (is_hooked or not simple) and spare(child):
+            continue
         if not simple or child.children:
-            raised += collect(child, run.report, run.trace)
+            raised += collect(child, run.report, run.trace, spare)
             continue
         try:
             if is_hooked:
@@ -229,7 +232,7 @@ def _enter_sequence(run: Pass, node: Sequence) -> Rest | None:
     if node.status is not RUNNING:
         run.begin(node)
         node.current_child = node.children[0] if node.children else None
-        reset(run, node.children)
+        reset(run, node.children, is_spared)
         node.initialise()
     elif node.memory:
         index = _resume(node)
@@ -281,7 +284,7 @@ def _enter_parallel(run: Pass, node: Parallel) -> Rest | None:
     node.validate_policy_configuration()
     if node.status is not RUNNING:
         run.begin(node)
-        reset(run, node.children)
+        reset(run, node.children, is_spared)
         node.current_child = None
         node.initialise()
     if not node.children:

@@ -28,6 +28,7 @@ class Hooked(Protocol):
 
 Report = Callable[[Behaviour, BaseException], None]
 Trace = Callable[[str, Behaviour], None]
+Spare = Callable[[Behaviour], bool]
 Raised = tuple[Behaviour, BaseException]
 Stopping = Literal["leaf", "runtime", "composite", "parallel", "decorator", "custom"]
 
@@ -68,9 +69,11 @@ def halt(node: Behaviour, report: Report | None = None, trace: Trace | None = No
     raise_first(collect(node, report, trace))
 
 
-def collect(node: Behaviour, report: Report | None = None, trace: Trace | None = None) -> list[Raised]:
-    """Halt a subtree and return what was raised and not reported."""
-    halting = _Halting(report, trace)
+def collect(
+    node: Behaviour, report: Report | None = None, trace: Trace | None = None, spare: Spare | None = None
+) -> list[Raised]:
+    """Halt a subtree, but for what is spared, and return what was raised and not reported."""
+    halting = _Halting(report, trace, spare)
     halting.run(node)
     return halting.raised
 
@@ -99,9 +102,10 @@ def stop_itself(node: Behaviour, status: Status, trace: Trace | None) -> None:
 class _Halting:
     """One halt: steps that are still to be made, the last one first."""
 
-    def __init__(self, report: Report | None, trace: Trace | None) -> None:
+    def __init__(self, report: Report | None, trace: Trace | None, spare: Spare | None) -> None:
         self.report = report
         self.trace = trace
+        self.spare = spare
         self.raised: list[Raised] = []
         self.steps: list[tuple[Callable[[Behaviour], None], Behaviour]] = []
 
@@ -118,7 +122,9 @@ class _Halting:
         self.steps.extend([(step, node) for node in nodes][::-1])
 
     def stop(self, node: Behaviour) -> None:
-        """Begin to stop a node."""
+        """Begin to stop a node, unless it is spared."""
+        if self.spare is not None and self.spare(node):
+            return
         getattr(self, f"_stop_{stopping(type(node))}")(node)
 
     def stop_live(self, node: Behaviour) -> None:

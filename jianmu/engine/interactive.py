@@ -14,6 +14,7 @@ from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
 from jianmu.engine.sticky import holds
+from jianmu.engine.watching import mark_loops
 from jianmu.errors import NotAnsweredError, SetupError
 
 
@@ -77,10 +78,11 @@ class InteractiveNode(NodeMixin, Behaviour):
     def tick_direct(self, run: Pass) -> Status:
         """Tick the node: ask at its entry, hold a result, or go on with the answer."""
         if self.status is not Status.RUNNING:
-            if self.status in RESULTS and holds(self, self._finished):
+            if self.is_held():
                 return self.status
             self._asked = None
             run.enter(self)
+            mark_loops(self, run.number)
         status = run.finish(self, self.update())
         if status is not Status.RUNNING:
             self._finished = run.number
@@ -104,10 +106,14 @@ class InteractiveNode(NodeMixin, Behaviour):
             self.context.run.interaction.withdraw_open(self.context.path)
         self._asked = None
 
+    def is_held(self) -> bool:
+        """Whether the node has finished and stands by its result: it is not entered again, only reported."""
+        return self.status in RESULTS and holds(self, self._finished)
+
     def memento(self) -> Any:  # Any: JSON
         """Return the question's id, or that a result is held."""
         if self.status in RESULTS:
-            return {"held": True} if holds(self, self._finished) else None
+            return {"held": True} if self.is_held() else None
         return {"asked": self._asked} if self._asked else None
 
     def restore(self, value: Any) -> None:  # Any: JSON

@@ -155,7 +155,7 @@ class AsyncNode(NodeMixin, Behaviour):
             path = self.context.path
             raise SetupError(f"node '{path}' is asynchronous: run it with Agent(root)", path=path)
         if self.status is not Status.RUNNING:
-            if self.status in RESULTS and holds(self, activity.finished):
+            if self.is_held():
                 return self._hold(activity)
             run.enter(self)
             self._begin(activity, run.number)
@@ -186,6 +186,11 @@ class AsyncNode(NodeMixin, Behaviour):
             context.run.interaction.withdraw_open(context.path)
             activity.asked.clear()
 
+    def is_held(self) -> bool:
+        """Whether the node has finished and stands by its result: it is not entered again, only reported."""
+        activity = self.context.activity
+        return activity is not None and self.status in RESULTS and holds(self, activity.finished)
+
     def _begin(self, activity: Activity, number: int) -> None:
         """Ask for a start, in a new activation."""
         context = self.context
@@ -210,7 +215,7 @@ class AsyncNode(NodeMixin, Behaviour):
     def memento(self) -> Any:  # Any: JSON
         """Return the result that the node holds, for a checkpoint."""
         activity = self.context.activity
-        if activity is None or self.status not in RESULTS or not holds(self, activity.finished):
+        if activity is None or not self.is_held():
             return None
         return {"held": self.status.name, "started": activity.started}
 

@@ -42,3 +42,11 @@ def is_held(loop: Behaviour) -> bool:
     if activation is None or getattr(loop, "async_started", -1) < activation:
         return False
     return holds(loop, activation)
+
+
+def is_spared(node: Behaviour) -> bool:
+    """Whether a node keeps its result when a composite above it is entered anew only because it was looked at again."""
+    if isinstance(node, LOOPS):
+        return is_held(node)
+    asks = getattr(type(node), "is_held", None)
+    return asks is not None and asks(node)
