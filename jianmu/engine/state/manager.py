@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from jianmu.engine.state.change import StateChange
 from jianmu.engine.state.delta import Delta, Json
-from jianmu.engine.state.fold import Others, merged, transformed, updated
+from jianmu.engine.state.folding import Others, merged, transformed, updated
 from jianmu.engine.state.freeze import Unfit, freeze
 from jianmu.engine.state.markers import Scope, Value
 from jianmu.engine.state.namespaces import RUNTIME, Target, check_namespace, target, variant_of

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import AliasChoices, BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
-from pydantic_core import SchemaSerializer, SchemaValidator
+from pydantic_core import SchemaSerializer, SchemaValidator, from_json
 
 from jianmu.engine.state import core
 from jianmu.engine.state.freeze import SCALARS
@@ -103,6 +103,15 @@ class StateField:
     def is_stored(self) -> bool:
         """Whether the field is in a checkpoint."""
         return not self.policy.transient and self.policy.scope != "call"
+
+    def is_default(self, data: Value) -> bool:
+        """Whether a JSON value is that of the default; a default need not be of the field's type."""
+        if self.info.default_factory is not None or self.info.is_required():
+            return False
+        try:
+            return from_json(self.serializer.to_json(self.info.default)) == data
+        except (ValueError, TypeError):
+            return False
 
     def default(self, others: dict[str, Value]) -> Value:
         """Return the field's default, taken afresh."""

@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from jianmu.engine.state import core
 from jianmu.engine.state.delta import Delta, Json
-from jianmu.engine.state.fold import common, explained
+from jianmu.engine.state.folding import common, explained
 from jianmu.engine.state.freeze import SCALARS, Unfit
 from jianmu.engine.state.growing import Growing, shown
 from jianmu.engine.state.markers import Value
@@ -30,14 +30,14 @@ def same(one: Value, other: Value) -> bool:
     if one is other:
         return True
     kind = _PLAIN.get(type(one), type(one))
+    if isinstance(one, BaseModel):
+        return isinstance(other, BaseModel) and one.__class__ is other.__class__ and _same_model(one, other)
     if kind is not _PLAIN.get(type(other), type(other)):
-        return isinstance(one, BaseModel) and one.__class__ is other.__class__ and _same_model(one, other)
+        return {kind, type(other)} == {int, float} and one == other
     if kind in (list, tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if kind is dict:
         return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
-    if isinstance(one, BaseModel):
-        return _same_model(one, other)
     return _equal(one, other)
 
 
@@ -60,10 +60,7 @@ def differs(old: Value, new: Value) -> bool:
     """Whether a write changed a value: scalars are compared, other values count as changed."""
     if old is new:
         return False
-    kind = type(new)
-    if kind not in SCALARS or kind is not type(old):
-        return True
-    return bool(old != new) and (old == old or new == new)  # noqa: PLR0124  # nan is not equal to itself
+    return type(new) not in SCALARS or not (same(old, new) or (new != new and old != old))  # noqa: PLR0124  # nan
 
 
 def to_json(field: StateField, value: Value) -> Json:

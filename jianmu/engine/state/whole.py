@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined, ValidationError, to_json
 
-from jianmu.engine.state.fold import attempt, explained
+from jianmu.engine.state.folding import attempt, explained
 from jianmu.engine.state.freeze import Unfit, freeze, refuse_flow
 from jianmu.engine.state.markers import Op, Value
 from jianmu.engine.state.namespaces import Target, extra_target, json_problem
@@ -70,8 +70,11 @@ def loaded_record(schema: Schema, owner: object, fields: Mapping[str, Value]) ->
     Raises:
         Misfit: a value does not fit.
     """
-    own = {name: value for name, value in fields.items() if schema.has_entry_rules or name in schema.fields}
-    record = record_of(schema, owner, {name: value for name, value in own.items() if "." not in name}, is_json=True)
+    known = schema.fields
+    own = {name: value for name, value in fields.items() if name in known and not known[name].is_default(value)}
+    if schema.has_entry_rules:
+        own.update((name, value) for name, value in fields.items() if name not in known and "." not in name)
+    record = record_of(schema, owner, own, is_json=True)
     if schema.extra is None:
         return record
     extra = {name: _loaded_extra(schema, name, value) for name, value in fields.items() if name not in schema.fields}

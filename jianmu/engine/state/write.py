@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jianmu.engine.state.change import Listeners, StateChange
 from jianmu.engine.state.delta import Delta
-from jianmu.engine.state.fold import Others, attempt, frozen
+from jianmu.engine.state.folding import Others, attempt, frozen
 from jianmu.engine.state.freeze import Unfit, freeze
 from jianmu.engine.state.growing import shown
 from jianmu.engine.state.guard import instance
@@ -18,7 +18,7 @@ from jianmu.engine.state.namespaces import Target, extra_target, json_problem
 from jianmu.engine.state.record import Record
 from jianmu.engine.state.refusal import Misfit, refusal
 from jianmu.engine.state.schema import Schema, StateField
-from jianmu.engine.state.stored import Deltas, differs, same
+from jianmu.engine.state.stored import Deltas, differs, same, to_json
 from jianmu.engine.state.whole import private_of, record_of
 from jianmu.errors import StateWriteError
 
@@ -262,10 +262,12 @@ class Writes:
                 made.append(self._delta(target, old, new))
         return tuple(made)
 
-    def _delta(self, target: Target, old: Value, new: Value) -> Delta:
+    def _delta(self, target: Target, old: Value, new: Value, *, is_given: bool = True) -> Delta:
         assert self.deltas is not None
         why = None
         try:
+            if not is_given:  # a default is taken afresh at a load
+                return Delta(target.name, "set", to_json(target.field, new))
             return self.deltas.of(target.name, target.field, None if old is MISSING else old, new)
         except Unfit as error:
             why = str(error)
@@ -335,7 +337,8 @@ class Writes:
             return ()
         targets = [Target(name, self.schema.fields[name], False) for name in record.values]
         targets += [one for name in record.extra or () if (one := extra_target(self.schema, name)) is not None]
-        made = [self._delta(one, MISSING, _in(record, one.name)) for one in targets if one.field.is_stored]
+        stored = [one for one in targets if one.field.is_stored]
+        made = [self._delta(one, MISSING, _in(record, one.name), is_given=_is_given(record, one)) for one in stored]
         gone = (self.record.values.keys() | (self.record.extra or {}).keys()) - {one.name for one in targets}
         return (*made, *(Delta(name, "drop") for name in sorted(gone)))
 
@@ -347,6 +350,10 @@ class Writes:
 def _in(record: Record, name: str) -> Value:
     """Return what a record holds; MISSING if nothing."""
     return record.values[name] if name in record.values else (record.extra or {}).get(name, MISSING)
+
+
+def _is_given(record: Record, target: Target) -> bool:
+    return target.is_extra or target.name in record.fields_set
 
 
 def _asks(step: Step) -> bool:

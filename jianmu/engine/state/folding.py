@@ -139,7 +139,9 @@ def transformed(field: StateField, old: Value, fn: Callable[[Value], Value], oth
 
 def _appended(field: StateField, old: Value, new: Value, limit: int | None, others: Others) -> Value:
     """Return the list after an append, without a copy of what was there."""
-    grown = _growing(field, old).grown(new) if new or old is None else _growing(field, old)
+    if not new and old is not None and not field.has_functions:
+        return old
+    grown = _growing(field, old).grown(new)
     if limit is not None and grown.size > limit:
         kept = list(grown.shown()[grown.size - limit :])
         grown = Growing(kept, limit, field.hint)
