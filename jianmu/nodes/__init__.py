@@ -1,0 +1,85 @@
+"""The nodes that trees are built of: jianmu's own, and py_trees' under their own names."""
+
+from __future__ import annotations
+
+from py_trees.composites import Parallel, Selector, Sequence
+from py_trees.decorators import Condition as Condition
+from py_trees.decorators import (
+    Count,
+    EternalGuard,
+    FailureIsRunning,
+    FailureIsSuccess,
+    Inverter,
+    OneShot,
+    PassThrough,
+    RunningIsFailure,
+    RunningIsSuccess,
+    StatusToBlackboard,
+    SuccessIsFailure,
+    SuccessIsRunning,
+)
+
+from jianmu.engine.interaction import Answer, Request, default, escalate, fail
+from jianmu.engine.interactive import InteractiveNode
+from jianmu.nodes.approve import Approve
+from jianmu.nodes.ask import AskHuman, Choose, WaitFor
+from jianmu.nodes.control import IfThenElse, Race, Switch, Utility
+from jianmu.nodes.decorators import ForceFailure, ForceSuccess, Invert
+from jianmu.nodes.final import Finally
+from jianmu.nodes.foreach import ForEach
+from jianmu.nodes.function import action, async_action, async_condition, condition
+from jianmu.nodes.guards import Catch, Guard
+from jianmu.nodes.loops import LoopUntilSuccess, Repeat, Retry
+from jianmu.nodes.subagent import SubAgent
+from jianmu.nodes.timing import Cooldown, Timeout, Timer
+
+__all__ = [
+    "Answer",
+    "Approve",
+    "AskHuman",
+    "Catch",
+    "Choose",
+    "Condition",
+    "Cooldown",
+    "Count",
+    "EternalGuard",
+    "FailureIsRunning",
+    "FailureIsSuccess",
+    "Finally",
+    "ForEach",
+    "ForceFailure",
+    "ForceSuccess",
+    "Guard",
+    "IfThenElse",
+    "InteractiveNode",
+    "Invert",
+    "Inverter",
+    "LoopUntilSuccess",
+    "OneShot",
+    "Parallel",
+    "PassThrough",
+    "Race",
+    "Repeat",
+    "Request",
+    "Retry",
+    "RunningIsFailure",
+    "RunningIsSuccess",
+    "Selector",
+    "Sequence",
+    "StatusToBlackboard",
+    "SubAgent",
+    "SuccessIsFailure",
+    "SuccessIsRunning",
+    "Switch",
+    "Timeout",
+    "Timer",
+    "Utility",
+    "WaitFor",
+    "action",
+    "async_action",
+    "async_condition",
+    "condition",
+    "default",
+    "escalate",
+    "fail",
+]

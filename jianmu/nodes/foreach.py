@@ -1,0 +1,173 @@
+"""ForEach: one subtree for each item of a list, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias, cast, get_args, get_origin  # Any: items, whose type is the user's
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from pydantic import JsonValue, TypeAdapter
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from jianmu.engine.answers import json_text
+from jianmu.engine.control import Steps
+from jianmu.engine.ports import Port
+from jianmu.errors import RunError
+from jianmu.nodes.base import Branch
+from jianmu.nodes.options import Amount, Number, check_child, give_ports, plain, wrong_kind
+
+Made: TypeAlias = Behaviour | tuple[Behaviour, str]
+Body: TypeAlias = Callable[[Any, int], Made]  # Any: an item
+Over: TypeAlias = str | Sequence[Any] | Callable[[Any], Iterable[Any]]  # Any: items, and a snapshot
+
+
+class ForEach(Branch):
+    """Run a subtree for each item of a list, side by side.
+
+    The list is taken when the node is entered; None is an empty one. Each item is a round of its own.
+    Reads the field `over`; writes the results to `into`, in the order of the items, when all have succeeded.
+    SUCCESS when the subtrees of all items have succeeded; at once for an empty list.
+    FAILURE when one has failed; the others are halted, and nothing is written.
+    RUNNING until then; with a `limit`, the next one starts when one has finished.
+    Halting halts all; the next entry takes the list anew.
+
+    Args:
+        name: the node's name.
+        body: called with item and index, builds the item's subtree; or returns (subtree, field of its
+            result), where the field is read when that subtree has finished. It is called again after a load.
+        over: the field that has the list, or `field.key`; or a function of the snapshot; or a list.
+        into: the field that takes the list of results, or `field.key`.
+        limit: how many run at the same time, or a function of the snapshot.
+        key: a function of the item that gives its name among the rounds, as JSON; by default its index.
+    """
+
+    is_loop = True
+    is_parallel: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str,
+        body: Body,
+        *,
+        over: Over,
+        into: str | None = None,
+        limit: Number | None = None,
+        key: Callable[[Any], JsonValue] | None = None,
+    ) -> None:
+        super().__init__(name, [])
+        call = f'ForEach("{name}", body, over=...)'
+        plain(call.replace("body", "body(item, index)"), body)
+        for option, given in (("over", over), ("key", key)):
+            if callable(given):
+                plain(call.replace("over", option), given)
+        ports = {"over": Port("over", False, Any), "into": Port("into", True, list[Any], None)}
+        give_ports(self, ports, {"over": over} if into is None else {"over": over, "into": into})
+        self._body, self._key, self._into = body, key, into
+        self._limit = None if limit is None else Amount(call.replace("over", "limit"), limit, least=1, is_count=True)
+        self._items: list[Any] = []  # Any: as above
+        self._fields: list[str | None] = []
+        self._results: dict[int, Any] = {}  # Any: results, of the user's types
+        self._rounds: dict[Behaviour, JsonValue] = {}
+
+    def initialise(self) -> None:
+        """Take the list and build the subtrees."""
+        self._build(self._listed())
+
+    def steps(self) -> Steps:
+        """Tick what is at work, and start as many as the limit allows."""
+        room = len(self.children) if self._limit is None else self._limit.count(self)
+        room -= sum(child.status is Status.RUNNING for child in self.children)
+        for place, child in enumerate(self.children):
+            if child.status is Status.SUCCESS or (child.status is not Status.RUNNING and room <= 0):
+                continue
+            room -= child.status is not Status.RUNNING
+            yield child
+            status: Status = self.children[place].status
+            if status is Status.FAILURE:
+                self.feedback_message = f"'{child.name}' failed: {child.feedback_message}"
+                return Status.FAILURE
+            if status is Status.SUCCESS:
+                room += 1
+                self._take_result(place)
+        if any(child.status is not Status.SUCCESS for child in self.children):
+            return Status.RUNNING
+        if self._into is not None:
+            self.write_port("into", [self._results[place] for place in range(len(self._items))])
+        return Status.SUCCESS
+
+    def round_of(self, child: Behaviour) -> JsonValue:
+        """Return the key of the item that a subtree belongs to, or its index."""
+        return self._rounds.get(child)
+
+    def _listed(self) -> list[Any]:  # Any: items
+        """Return the items as they are in the state now."""
+        given: Any = self.context.read_port("over")  # Any: checked next
+        found = given(self.read_state()) if callable(given) else given
+        if found is None:
+            return []
+        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+            raise wrong_kind(self, f'ForEach("{self.name}", body, over=...)', "a list", cast("object", found))
+        return list(cast("Iterable[Any]", found))
+
+    def _build(self, items: list[Any]) -> None:  # Any: items
+        """Build the subtrees."""
+        self.remove_all_children()
+        self._items, self._fields, self._results, self._rounds = items, [], {}, {}
+        for place, item in enumerate(items):
+            made = self._body(item, place)
+            child, field = made if isinstance(made, tuple) else (made, None)
+            check_child(f"what body(item, {place}) of node '{self.context.path}' returns", child)
+            if self._into is not None and not isinstance(field, str):
+                raise self._wants_field()
+            self.add_child(child)
+            self._fields.append(field)
+            self._rounds[child] = place if self._key is None else self._key(item)
+
+    def _wants_field(self) -> RunError:
+        path = self.context.path
+        text = f"node '{path}' has into=, but its body does not say where results are: return (subtree, \"<field>\")"
+        return RunError(text, path=path)
+
+    def _take_result(self, place: int) -> None:
+        """Read the result of an item that has succeeded."""
+        text = self._fields[place]
+        if text is None or self._into is None:
+            return
+        field, _, key = text.partition(".")
+        value: Any = self.context.manager.read(field)  # Any: the field's own type
+        self._results[place] = value and value.get(key) if key else value
+
+    def memento(self) -> Any:  # Any: JSON
+        """Return the items and the results that are in, as JSON."""
+        if self.status is not Status.RUNNING:
+            return None
+        results = {str(place): self._as_json(value) for place, value in self._results.items()}
+        return {"items": [self._as_json(item) for item in self._items], "results": results}
+
+    def restore(self, value: Any) -> None:  # Any: JSON
+        """Build the subtrees of the same items again."""
+        today = {json_text(self._as_json(item)): item for item in self._listed()}
+        adapter = TypeAdapter[Any](self._item_type())
+        texts = [json_text(item) for item in value["items"]]
+        self._build([today[text] if text in today else adapter.validate_json(text) for text in texts])
+        self._results = {int(place): result for place, result in value["results"].items()}
+
+    def _as_json(self, value: Any) -> JsonValue:  # Any: an item or a result
+        try:
+            return to_jsonable_python(value)
+        except PydanticSerializationError:
+            kind = type(value).__name__
+        path = self.context.path
+        text = f"node '{path}' cannot be saved: its items or results hold {kind}, which has no JSON form"
+        raise RunError(text, path=path)
+
+    def _item_type(self) -> Any:  # Any: an annotation
+        """Return the type of the items, where a field's annotation tells it."""
+        field = self.port_bindings["over"].field
+        annotation = self.context.manager.schema.types.get(field or "", Any)
+        for option in (annotation, *get_args(annotation)):
+            origin = get_origin(option)
+            if isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, Mapping):
+                return (*get_args(option), Any)[0]
+        return Any

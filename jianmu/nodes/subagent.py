@@ -1,0 +1,117 @@
+"""SubAgent: an agent's tree as a node in the tree of another, on a state of its own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any  # Any: both schemas are the users'
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+
+from jianmu.engine.control import Steps
+from jianmu.engine.ports import Port
+from jianmu.engine.state import Replace, StateChange, StateManager
+from jianmu.errors import SetupError
+from jianmu.nodes.base import Wrapper
+from jianmu.nodes.options import give_ports
+
+
+class SubAgent(Wrapper):
+    """Run another agent's tree on its own state; the two exchange through the bindings only.
+
+    When it is entered, the run fields of the inner state are set back. Inputs are copied then, and
+    again in the pass after the outer field was changed; they replace the inner value.
+    SUCCESS, FAILURE: as the inner tree; the outputs are written then, as one write where they are whole fields.
+    RUNNING while the inner tree is.
+    Halting halts the inner tree; nothing is written.
+
+    Args:
+        name: the node's name.
+        root: the inner tree.
+        manager: the inner state.
+        inputs: the outer field, or `field.key`, by the inner field that takes its value; `Const(...)` is a literal.
+        outputs: the inner field by the outer one, or `field.key`, that takes its value.
+    """
+
+    is_loop = True
+    keeps = ("_seen",)
+
+    def __init__(
+        self,
+        name: str,
+        root: Behaviour,
+        manager: StateManager[Any],
+        *,
+        inputs: Mapping[str, object] | None = None,
+        outputs: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(name, root)
+        self.inner_state = manager
+        self._inputs = {f"inputs.{inner}": inner for inner in inputs or {}}
+        self._outputs = {f"outputs.{outer}": inner for outer, inner in (outputs or {}).items()}
+        types = manager.schema.types
+        ports = {port: Port(port, False, types.get(inner, Any)) for port, inner in self._inputs.items()}
+        ports |= {port: Port(port, True, types.get(inner, Any)) for port, inner in self._outputs.items()}
+        bound = {f"inputs.{inner}": outer for inner, outer in (inputs or {}).items()}
+        give_ports(self, ports, bound | {f"outputs.{outer}": outer for outer in outputs or {}})
+        self._seen = -1
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def on_bound(self) -> None:
+        """Check the inner names, and have changes of the inner state wake the run.
+
+        Raises:
+            SetupError: the inner schema has no such field; with the node's path.
+        """
+        schema, path = self.inner_state.schema, self.context.path
+        for port, name in (self._inputs | self._outputs).items():
+            if name not in schema.types and schema.extra is None:
+                near = difflib.get_close_matches(name, schema.types)
+                hint = f"did you mean '{near[0]}'?" if near else f"its fields are: {', '.join(schema.types) or 'none'}"
+                side, text = port.partition(".")[0], f"but {schema.model.__name__} has no field '{name}'"
+                raise SetupError(f"node '{path}' has '{name}' among its {side}, {text}: {hint}", path=path)
+        self._unsubscribe()
+        self._unsubscribe = self.inner_state.subscribe(self._on_change)
+
+    def initialise(self) -> None:
+        """Begin a run of the inner agent."""
+        self.inner_state.reset_run_fields()
+        self._seen = -1
+
+    def steps(self) -> Steps:
+        """Copy the inputs, tick the inner tree, write the outputs."""
+        self._copy_inputs()
+        yield self.decorated
+        status = self.outcome()
+        if status is not Status.RUNNING:
+            self._write_outputs()
+        return status
+
+    def _on_change(self, change: StateChange) -> None:
+        if change.changed or not change.fields:
+            self.context.run.signal()
+
+    def _copy_inputs(self) -> None:
+        """Copy the inputs that were changed since they were copied last."""
+        version = self.context.manager.version
+        fresh = [(inner, self.context.read_port(port)) for port, inner in self._inputs.items() if self._is_new(port)]
+        self._seen = version
+        if fresh:
+            self.inner_state.update({inner: Replace(value) for inner, value in fresh}, _writer=self.context.path)
+
+    def _is_new(self, port: str) -> bool:
+        """Whether an input has to be copied."""
+        field = self.port_bindings[port].field
+        return self._seen < 0 or (field is not None and self.context.manager.last_change(field)[0] > self._seen)
+
+    def _write_outputs(self) -> None:
+        """Write what the inner agent has left, in the name of this node."""
+        values = {port: self.inner_state.read(inner) for port, inner in self._outputs.items()}
+        bound = self.port_bindings
+        whole = {str(bound[port].field): value for port, value in values.items() if bound[port].key is None}
+        if whole:
+            self.write_state(whole)
+        for port, value in values.items():
+            if bound[port].key is not None:
+                self.write_port(port, value)
