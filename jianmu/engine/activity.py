@@ -12,6 +12,7 @@ Rules that this file keeps:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from itertools import takewhile
 from typing import Any
 
 import anyio
@@ -223,25 +224,38 @@ class Tasks:
                 self.lives[live] = None
                 live.handle = self.group.create_task(self._run(live), name=activity.path)
 
+    def clean_up(self, activity: Activity, hook: Callable[[], Awaitable[None]]) -> None:
+        """Have `hook` awaited for a halted node that has no coroutine, after all cleanups at and below the node."""
+        live = Live(activity)
+        live.is_halted = True
+        live.line = (activity.node, *ancestors(activity.node))
+        self.lives[live] = None
+        self.halting.append(live)
+        self._start(self._follow, live, hook)
+
     async def settled(self) -> None:
         """Wait until no coroutine lives any more."""
         while self.lives:
-            self._ended = anyio.Event()
-            await self._ended.wait()
+            await self._next_end()
 
     async def rested(self) -> None:
         """Wait until every coroutine has finished or waits for an answer, or is reported as late."""
         while self.wanted or self.lives:
-            self._ended = anyio.Event()
-            await self._ended.wait()
+            await self._next_end()
+
+    async def _next_end(self) -> None:
+        """Wait until a coroutine has ended."""
+        self._ended = self._ended or anyio.Event()
+        await self._ended.wait()
 
     def _cancel(self, live: Live) -> None:
         """Cancel a halted coroutine and watch its end."""
         if live not in self.lives:
             return
         self.cleaning[live] = None
-        if live.handle is not None:
-            live.handle.cancel()
+        if live.handle is None:
+            return
+        live.handle.cancel()
         live.watch = anyio.CancelScope()
         if self.group is not None:
             self.group.start_soon(self._watch, live, live.watch)
@@ -303,6 +317,18 @@ class Tasks:
                 await hook()
             except Exception as raised:  # noqa: BLE001  # a cleanup's exception ends no run
                 self.report(live.activity.node, raised)
+
+    async def _follow(self, live: Live, hook: Callable[[], Awaitable[None]]) -> None:
+        """Await the cleanup of a node that has no coroutine, when those at and below it have ended."""
+        try:
+            node = live.activity.node
+            while any(node in other.line for other in takewhile(lambda other: other is not live, self.cleaning)):
+                await self._next_end()
+            live.watch = anyio.CancelScope()
+            self._start(self._watch, live, live.watch)
+            await self._clean_up(live, hook)
+        finally:
+            self._end(live)
 
     def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:  # Any: of no use
         if self.group is not None:

@@ -97,12 +97,11 @@ class Binder:
                 node.port_bindings,
                 Fields(schema.types, schema.extra is not None, schema.model.__name__),
             )
-        if isinstance(node, AsyncNode):
-            self.has_async = True
-            hook = None if type(node).cleanup is AsyncNode.cleanup else node.cleanup
+        if isinstance(node, AsyncNode) or hasattr(node, "is_asynchronous"):
+            self.has_async = self.has_async or getattr(node, "is_asynchronous", True)
+            cleans = isinstance(node, AsyncNode) and type(node).cleanup is not AsyncNode.cleanup
+            hook = node.cleanup if cleans else None
             context.activity = Activity(node, context.path, self._tasks, node.update_async, hook)
-        elif hasattr(node, "is_asynchronous"):
-            self.has_async = True
         node.adopt(context)
         on_bound: Callable[[], None] | None = getattr(node, "on_bound", None)
         if on_bound is not None:

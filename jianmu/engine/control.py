@@ -29,6 +29,10 @@ class Control:
     is_loop: ClassVar[bool] = False
     """Whether it starts its child anew, round by round: a loop that has finished may hold its result."""
 
+    def is_held(self) -> bool:
+        """Whether it has finished and stands by its result: it is not entered again, only reported."""
+        return self.is_loop and is_held(cast("Behaviour", self))
+
     def steps(self) -> Steps:
         """Yield children that are to be ticked; return the status.
 
@@ -46,14 +50,14 @@ class Control:
     def tick(self) -> Iterator[Behaviour]:
         """Tick the node where py_trees does the ticking."""
         assert isinstance(self, Behaviour)
-        if not (self.is_loop and is_held(self)):
+        if not self.is_held():
             yield from _stepped(Pass.current(), self, _by_generator)
         yield self
 
 
 def control(run: Pass, node: Behaviour) -> Iterator[Behaviour]:
     """Tick a branch by its `steps()`, for the ticker."""
-    if not (getattr(node, "is_loop", False) and is_held(node)):
+    if not cast("Control", node).is_held():
         yield from _stepped(run, node, _by_ticker)
     if run.visit is not None:
         run.visit(node)
