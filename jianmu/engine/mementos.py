@@ -191,6 +191,12 @@ def load_position(
         stored.finish()
 
 
+def check_position(root: Behaviour, position: object) -> None:
+    """Refuse a position that does not fit a tree, as `load_position` does; nothing is changed."""
+    if position is not None:
+        _Stored(position).check(root)
+
+
 class _Stored:
     """A position that is being loaded."""
 

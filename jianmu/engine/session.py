@@ -14,7 +14,7 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, RunRecord, check_thread_id, load
 from jianmu.engine.events import Saved
 from jianmu.engine.limits import Usage
-from jianmu.engine.mementos import dump_position, load_position
+from jianmu.engine.mementos import check_position, dump_position, load_position
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.phases import Phase
 from jianmu.engine.runner import ReactiveRunner
@@ -22,6 +22,7 @@ from jianmu.engine.tree import descend, fingerprint
 from jianmu.errors import AgentBusyError, UnknownThreadError
 
 S = TypeVar("S", bound=BaseModel)
+UNFINISHED = ("suspended", "interrupted", "idle")
 
 
 class Session(Generic[S]):
@@ -147,7 +148,7 @@ class Session(Generic[S]):
         context.interaction.load(record.questions, self._rename)
         context.journal.load(record.journal, self._rename)
         self.standing, self.error, self._saved = record.status, record.error, data
-        if record.status not in ("finished", "failed", "new"):
+        if record.status in UNFINISHED:
             self.runner.parked = self._renamed(record.position)
             self._reload()
         if record.status == "suspended":
@@ -174,11 +175,14 @@ class Session(Generic[S]):
         record = load(data, schema_version=self._version)
         if self.runner.tasks.is_busy:
             raise AgentBusyError("coroutines of this agent are alive: `await agent.reset()` first, or leave its block")
+        if record.status in UNFINISHED:
+            check_position(self.runner.root, self._renamed(record.position))
         return record
 
     def _reload(self) -> None:
         """Put the tree to the position that was parked."""
-        load_position(self.runner.root, self.runner.parked, keeps=keeps_running)
+        runner = self.runner
+        load_position(runner.root, runner.parked, keeps=keeps_running, adopt=runner.context.ticker.meet)
         self._is_loaded = True
 
     def _start_over(self, thread_id: str) -> None:
