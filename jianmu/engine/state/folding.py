@@ -139,7 +139,7 @@ def transformed(field: StateField, old: Value, fn: Callable[[Value], Value], oth
 
 def _appended(field: StateField, old: Value, new: Value, limit: int | None, others: Others) -> Value:
     """Return the list after an append, without a copy of what was there."""
-    if not new and old is not None and not field.has_functions:
+    if not new and old is not None and limit is None and not field.has_functions:
         return old
     grown = _growing(field, old).grown(new)
     if limit is not None and grown.size > limit:

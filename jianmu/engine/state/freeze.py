@@ -60,6 +60,8 @@ def _maker(value: Value) -> Maker | None:
 def refuse_flow(value: Value) -> None:
     """Refuse what can be read only once, or is not there yet."""
     kind = type(value)
+    if kind in _SHARED or kind in _MAKERS:
+        return
     if any(hasattr(kind, name) for name in _BARRED) and not isinstance(value, io.IOBase):
         if hasattr(value, "close"):
             value.close()
@@ -90,23 +92,16 @@ def _tuple(value: tuple[Value, ...], hint: Hint, depth: int) -> tuple[Value, ...
 
 def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
     cls, held = type(value), value.__dict__
-    if issubclass(cls, Guard) or type(held) is FieldsDict:
+    if type(held) is FieldsDict or issubclass(cls, Guard):
         return value
-    fields = {name: freeze(held[name], hint, depth) for name in cls.__pydantic_fields__ if name in held}
+    names = [name for name in cls.__pydantic_fields__ if name in held]
+    fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
+    config = cls.model_config
+    if config.get("frozen") and not value.__pydantic_extra__ and not cls.__private_attributes__:
+        if all([held[name] is item for name, item in fields.items()]):  # a list is quicker than a generator here
+            return value
     extra = freeze(value.__pydantic_extra__, hint, depth)
-    if _is_immutable(value, fields):
-        return value
-    assigns = cls.model_config.get("validate_assignment", False)
-    made = rebuilt(guarded(cls) if assigns else cls, FieldsDict(fields, hint), value, extra)
-    return made
-
-
-def _is_immutable(value: BaseModel, fields: dict[str, Value]) -> bool:
-    """Whether a model is frozen and holds nothing that can change."""
-    if not value.model_config.get("frozen") or value.__pydantic_extra__ or value.__private_attributes__:
-        return False
-    held = value.__dict__
-    return all(held[name] is item for name, item in fields.items())
+    return rebuilt(guarded(cls) if config.get("validate_assignment") else cls, FieldsDict(fields, hint), value, extra)
 
 
 Maker: TypeAlias = Callable[[Any, Hint, int], Value]  # Any: each takes its own kind

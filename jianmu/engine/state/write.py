@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from jianmu.engine.state.change import Listeners, StateChange
@@ -96,19 +95,18 @@ class Writes:
         Raises:
             StateWriteError: it was refused.
         """
-        problem = None
-        with self._turn(steps, writer):
-            try:
-                news = self._computed(steps)
-                if quiet:
-                    news = self._differing(steps, news)
-                news, private = self._by_model(news, [step.target.name for step in steps]) if news else (news, MISSING)
-                deltas = self._deltas(steps, news)
-            except Misfit as error:
-                problem = error
-            else:
-                if news:
-                    self._commit(news, deltas, writer, private)
+        problem, locks = None, self._enter(steps, writer)
+        try:
+            news = self._computed(steps)
+            if quiet:
+                news = self._differing(steps, news)
+            if news:
+                news, private = self._by_model(news)
+                self._commit(news, self._deltas(steps, news), writer, private)
+        except Misfit as error:
+            problem = error
+        finally:
+            self._leave(locks)
         if problem is not None:
             raise self.refusal(problem, [step.target.name for step in steps], writer)
         self.listeners.tell()
@@ -119,22 +117,20 @@ class Writes:
         Raises:
             StateWriteError: it was refused.
         """
-        problem = None
-        with self._turn(None, writer):
-            try:
-                record = made()
-                deltas = () if loaded is not None else self._all_deltas(record)
-            except Misfit as error:
-                problem = error
-            else:
-                self._exchange(record, deltas, writer, loaded)
+        problem, locks = None, self._enter(None, writer)
+        try:
+            record = made()
+            self._exchange(record, () if loaded is not None else self._all_deltas(record), writer, loaded)
+        except Misfit as error:
+            problem = error
+        finally:
+            self._leave(locks)
         if problem is not None:
             raise self.refusal(problem, [], writer)
         self.listeners.tell()
 
-    @contextmanager
-    def _turn(self, steps: list[Step] | None, writer: str | None) -> Iterator[None]:
-        """Hold the locks of a write; refuse one that comes from inside another."""
+    def _enter(self, steps: list[Step] | None, writer: str | None) -> list[threading.Lock]:
+        """Take the locks of a write, in order; refuse one that comes from inside another."""
         if getattr(self._local, "is_writing", False):
             raise StateWriteError(
                 "a write from inside a write was refused: reducers, validators, default factories and functions given "
@@ -145,12 +141,12 @@ class Writes:
         for lock in locks:
             lock.acquire()
         self._local.is_writing = True
-        try:
-            yield
-        finally:
-            self._local.is_writing = False
-            for lock in reversed(locks):
-                lock.release()
+        return locks
+
+    def _leave(self, locks: list[threading.Lock]) -> None:
+        self._local.is_writing = False
+        for lock in locks:
+            lock.release()
 
     def _needed(self, steps: list[Step] | None) -> Iterable[str]:
         """Return the names of the locks of a write, in order; where fields are tied together, of all."""
@@ -224,7 +220,7 @@ class Writes:
                 found[name] = news[name]
         return found
 
-    def _by_model(self, news: dict[str, Value], written: list[str]) -> tuple[dict[str, Value], Value]:
+    def _by_model(self, news: dict[str, Value]) -> tuple[dict[str, Value], Value]:
         """Return the values after the model's own rules, and its private attributes if they are made now."""
         schema, record = self.schema, self.record
         if schema.after is None and not self.is_unset:
@@ -290,12 +286,13 @@ class Writes:
 
     def drop(self, names: tuple[str, ...], writer: str | None) -> None:
         """Remove extra values."""
-        with self._turn(None, writer):
-            deltas = tuple(Delta(name, "drop") for name in names) if self.deltas is not None else ()
-            with self.lock:
-                self.record = self.record.without(set(names))
-                self.spent -= set(names)
-                self.note(names, names, writer, deltas)
+        locks = self._enter(None, writer)
+        deltas = tuple(Delta(name, "drop") for name in names) if self.deltas is not None else ()
+        with self.lock:
+            self.record = self.record.without(set(names))
+            self.spent -= set(names)
+            self.note(names, names, writer, deltas)
+        self._leave(locks)
         self.listeners.tell()
 
     def _exchange(self, record: Record, deltas: tuple[Delta, ...], writer: str | None, loaded: Mapping[str, Any] | None) -> None:
