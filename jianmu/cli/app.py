@@ -1,0 +1,148 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from jianmu.cli.demo import run_demo
+from jianmu.cli.drawing import Format, draw_agent
+from jianmu.cli.faults import Exit, complain, report
+from jianmu.cli.runs import resume_agent, run_agent
+from jianmu.cli.steps import step_agent
+
+app = App(
+    name="jianmu",
+    help="Behavior trees on an event loop over one typed state.",
+    version=lambda: version("jianmu"),
+    help_format="plaintext",
+)
+
+Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
+Flag = Annotated[bool, Parameter(negative="")]
+Ticks = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Carry out a command line and return the exit code; errors are told on stderr."""
+    is_debug = "--debug" in arguments
+    try:
+        code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except CycloptsError as error:
+        complain(f"{error}")
+        print("see: jianmu --help", file=sys.stderr)
+        return Exit.USAGE
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILURE
+    except Exception as error:  # noqa: BLE001  # whatever a user's program raises is told on one line
+        return report(error, debug=is_debug)
+    return code if isinstance(code, int) else Exit.SUCCESS
+
+
+@app.command
+def run(
+    agent: str, /, *, input: Json = None, save: Path | None = None, quiet: Flag = False, debug: Flag = False
+) -> int:
+    """Run an agent until it has a result; the output goes to stdout as JSON.
+
+    Questions are asked at the terminal. Without one the run is suspended: exit code 3.
+
+    Args:
+        agent: module:name of an Agent, or of a function that returns one.
+        input: fields of the state, a JSON object; @FILE reads a file, - reads stdin.
+        save: write the run's checkpoint to this file, however the run ends.
+        quiet: show questions and errors only.
+        debug: show the traceback of an error.
+    """
+    return run_agent(agent, input, save, is_quiet=quiet)
+
+
+@app.command
+def resume(
+    agent: str,
+    file: Path,
+    /,
+    *,
+    answer: Json = None,
+    id: str | None = None,
+    save: Path | None = None,
+    quiet: Flag = False,
+    debug: Flag = False,
+) -> int:
+    """Go on with a saved run.
+
+    Without --answer the open questions are asked at the terminal.
+
+    Args:
+        agent: module:name of an Agent, or of a function that returns one.
+        file: the checkpoint; a refused answer leaves it as it was.
+        answer: the answer as JSON.
+        id: the question that is answered, where several are open.
+        save: write the checkpoint to this file instead of FILE.
+        quiet: show questions and errors only.
+        debug: show the traceback of an error.
+    """
+    return resume_agent(agent, file, answer, id, save, is_quiet=quiet)
+
+
+@app.command
+def step(
+    agent: str,
+    /,
+    *,
+    input: Json = None,
+    ticks: Ticks = None,
+    json: Flag = False,
+    debug: Flag = False,
+) -> int:
+    """Tick an agent's tree and show each tick on a line: what ran, and what changed.
+
+    A tick is over when the coroutines that it started have finished or wait for answers.
+
+    Args:
+        agent: module:name of an Agent, or of a function that returns one.
+        input: fields of the state for the first tick, a JSON object; @FILE reads a file, - reads stdin.
+        ticks: how many; by default until the tree has a result or waits, 100 at most.
+        json: write each tick as a JSON object.
+        debug: show the traceback of an error.
+    """
+    return step_agent(agent, input, ticks, is_json=json)
+
+
+@app.command
+def tree(
+    agent: str, /, *, format: Literal["text", "mermaid", "dot"] = "text", statuses: Path | None = None, debug: Flag = False
+) -> int:
+    """Draw an agent's tree.
+
+    Args:
+        agent: module:name of an Agent, or of a function that returns one.
+        format: the language of the drawing.
+        statuses: a checkpoint whose statuses are shown.
+        debug: show the traceback of an error.
+    """
+    return draw_agent(agent, Format(format), statuses)
+
+
+@app.command
+def demo(
+    file: Path | None = None, /, *, report: Path | None = None, debug: Flag = False
+) -> int:
+    """Work through refund requests: a rule decides what it can, and you decide the rest.
+
+    Args:
+        file: requests as JSON Lines; by default 20 that come with jianmu.
+        report: where the report is written, as JSON if it is named so; by default refund-report.md.
+        debug: show the traceback of an error.
+    """
+    return run_demo(file, report)

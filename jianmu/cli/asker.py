@@ -1,0 +1,171 @@
+"""Asks a run's open questions at the terminal, one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol  # Any: agents of every schema
+
+import anyio
+from pydantic import JsonValue
+
+from jianmu.agent import Agent
+from jianmu.cli.forms import Form, form_of
+from jianmu.cli.keyboard import Keyboard, NoMoreInputError
+from jianmu.draw.outline import one_line, printable
+from jianmu.engine.events import Answered, Asked, Event
+from jianmu.engine.interaction import Answer, Suspension
+from jianmu.errors import InteractionError, InvalidAnswerError
+
+
+Show = Callable[[Suspension], list[str]]
+
+
+class Stage(Protocol):
+    """Where questions are shown; whatever else is shown there stands still in between."""
+
+    def pause(self, lines: list[str]) -> None:
+        """Stop, and show what leads to a prompt."""
+        ...
+
+    def say(self, text: str, *, end: str = "\n") -> None:
+        """Show a text while paused."""
+        ...
+
+    def typed(self, line: str) -> None:
+        """Take note of what was typed."""
+        ...
+
+    def resume(self) -> None:
+        """Go on."""
+        ...
+
+
+class Asker:
+    """Asks whatever is open, the oldest first, and hands the answers in.
+
+    Args:
+        agent: whose questions.
+        stage: where to show them.
+        keyboard: where the answers are typed.
+        show: returns the lines that show a question.
+
+    Attributes:
+        count: how many answers were taken.
+        is_over: whether the input has ended; questions stay open.
+    """
+
+    def __init__(self, agent: Agent[Any], stage: Stage, keyboard: Keyboard, show: Show | None = None) -> None:
+        self.count = 0
+        self.is_over = False
+        self._agent = agent
+        self._stage = stage
+        self._keyboard = keyboard
+        self._show = show or shown
+        self._asked = anyio.Event()
+        self._changed = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._current: str | None = None
+
+    def take(self, event: Event) -> None:
+        """Take note of a question, or of the end of the one that is being asked."""
+        if isinstance(event, Asked):
+            self._asked.set()
+        if isinstance(event, Answered) and event.id == self._current:
+            self._scope.cancel()
+
+    async def has_more_than(self, count: int) -> bool:
+        """Wait for an answer beyond so many; False when the input has ended."""
+        while self.count <= count and not self.is_over:
+            await self._changed.wait()
+        return self.count > count
+
+    async def work(self) -> None:
+        """Ask until the input ends; then have the run halted, its questions left open."""
+        try:
+            while True:
+                await self._ask_all()
+                await self._asked.wait()
+                self._asked = anyio.Event()
+        except NoMoreInputError:
+            self.is_over = True
+            self._agent.halt("no more input")
+            self._tell()
+
+    async def _ask_all(self) -> None:
+        while (question := self._agent.interaction.suspension) is not None:
+            form = form_of(question.response_schema)
+            lines = [*self._show(question), *map(one_line, form.options)]
+            prompt = f"{lines.pop()} {form.prompt}" if form.is_inline else form.prompt
+            self._stage.pause(lines)
+            try:
+                await self._ask(question, form, prompt)
+            finally:
+                self._stage.resume()
+
+    async def _ask(self, question: Suspension, form: Form, prompt: str) -> None:
+        """Ask one question until its answer is taken, or it is settled elsewhere."""
+        self._current = question.id
+        with anyio.CancelScope() as self._scope:
+            while not await self._is_answered(question, form, prompt):
+                pass
+        self._current = None
+
+    async def _is_answered(self, question: Suspension, form: Form, prompt: str) -> bool:
+        """Read one line; whether the question is answered by it, or takes no answer any more."""
+        self._stage.say(prompt, end="")
+        line = await self._keyboard.line()
+        self._stage.typed(line)
+        try:
+            answer = form.parse(line)
+        except (ValueError, RecursionError):
+            self._stage.say(form.wanted)
+            return False
+        return await self._is_taken(question, answer)
+
+    async def _is_taken(self, question: Suspension, answer: JsonValue) -> bool:
+        self._current = None  # the event of this very answer must not cancel the answering
+        try:
+            await self._agent.interaction.answer(Answer(question.id, answer))
+        except InvalidAnswerError as refused:
+            self._stage.say(refusal(refused))
+            self._current = question.id
+            return False
+        except InteractionError as refused:
+            self._stage.say(one_line(str(refused)))
+            return True
+        self.count += 1
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def refusal(error: InvalidAnswerError) -> str:
+    """Return what is wrong with an answer, without the question's id."""
+    return one_line(str(error).partition(" was refused: ")[2] or str(error))
+
+
+def shown(question: Suspension) -> list[str]:
+    """Return a question as a person reads it: who asks, what belongs to it, and the message last."""
+    lines = [f"? {one_line(question.path)}"]
+    if question.assignee:
+        lines.append(f"  for: {one_line(question.assignee)}")
+    if question.expires_at is not None:
+        lines.append(f"  until: {question.expires_at.astimezone():%Y-%m-%d %H:%M:%S}")
+    return [*lines, *_data(question.data), *(printable(question.message).splitlines() or [""])]
+
+
+def _data(data: JsonValue) -> list[str]:
+    """Return the lines of what is shown beside a message."""
+    if data is None:
+        return []
+    if isinstance(data, dict):
+        return [f"  {one_line(key)}: {_value(value)}" for key, value in data.items()]
+    return [f"  {line}" for line in printable(json.dumps(data, ensure_ascii=False, indent=1)).splitlines()]
+
+
+def _value(value: JsonValue) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

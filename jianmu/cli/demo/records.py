@@ -1,0 +1,110 @@
+"""What the refund desk knows: requests, decisions, payments, and the state that holds them."""
+
+from __future__ import annotations
+
+import operator
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from jianmu.draw.outline import one_line
+
+Kind = Literal["invalid", "small", "doubtful"]
+Outcome = Literal["paid", "unpaid", "declined", "refused"]
+
+
+class Request(BaseModel):
+    """One line of the file: who wants how much back, and why.
+
+    Attributes:
+        id: the request's number, as the customer knows it.
+        customer: the customer's name.
+        amount: what was paid, and is wanted back.
+        currency: three letters.
+        days: since the purchase.
+        reason: in the customer's words.
+        account: where the money goes.
+        line: the number of the line in the file.
+        same_as: the number of an earlier line with the same id.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    id: str = Field(min_length=1, max_length=40)
+    customer: str = Field(min_length=1, max_length=200)
+    amount: Decimal
+    currency: str = Field(default="EUR", max_length=10)
+    days: int = 0
+    reason: str = Field(default="", max_length=2000)
+    account: Literal["open", "closed"] = "open"
+    line: int = 0
+    same_as: int | None = None
+
+    @field_validator("amount", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @property
+    def price(self) -> str:
+        """The amount as it is shown."""
+        digits = f"{self.amount:,.2f}" if abs(self.amount) < Decimal(10) ** 12 else f"{self.amount:.2e}"
+        return one_line(f"{digits} {self.currency}")
+
+
+class Skipped(BaseModel):
+    """A line that is no request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int
+    problem: str
+
+
+class Decision(BaseModel):
+    """What was decided about a request, by whom, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request: Request
+    outcome: Literal["approved", "declined", "refused"]
+    by: str
+    why: str = ""
+
+
+class Filed(BaseModel):
+    """A request that is done with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request: Request
+    outcome: Outcome
+    by: str
+    note: str = ""
+
+
+class Desk(BaseModel):
+    """The state of the desk.
+
+    Attributes:
+        lines: the lines of the file that are not blank.
+        skipped: those that are no requests.
+        requests: all the others.
+        current: the request that is being decided.
+        problem: what is wrong with it.
+        kind: what it was classified as.
+        decisions: one for each request decided, in order.
+        paying: the id of the request whose payment was begun and has not ended.
+        filed: one for each request done with, in order.
+    """
+
+    lines: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    requests: tuple[Request, ...] = ()
+    current: Request | None = None
+    problem: str = ""
+    kind: Kind = "doubtful"
+    decisions: Annotated[list[Decision], operator.add] = Field(default_factory=list)
+    paying: str | None = None
+    filed: Annotated[list[Filed], operator.add] = Field(default_factory=list)

@@ -1,0 +1,52 @@
+"""How a command ends: exit codes, and errors on one line."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from enum import IntEnum
+
+from jianmu.draw.outline import one_line
+from jianmu.errors import JianmuError
+
+
+class Exit(IntEnum):
+    """What an exit code says."""
+
+    SUCCESS = 0
+    FAILURE = 1
+    USAGE = 2
+    SUSPENDED = 3
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class UsageError(JianmuError):
+    """The command line cannot be carried out as it was given; nothing was run."""
+
+
+def describe(error: BaseException) -> str:
+    """Return an error on one line: its class, its text, and the node where that is known."""
+    text = " ".join(str(error).split())
+    where = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised by ")]
+    path = getattr(error, "path", None)
+    if not where and path and str(path) not in text:
+        where = [f"node '{path}'"]
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return one_line(f"{said} ({where[0]})" if where else said)
+
+
+def report(error: BaseException, *, debug: bool) -> Exit:
+    """Tell an error on stderr and return its exit code; with `debug` the traceback comes before it."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, UsageError):
+        complain(str(error))
+        return Exit.USAGE
+    complain(describe(error))
+    return Exit.FAILURE
+
+
+def complain(text: str) -> None:
+    """Write one line of error to stderr."""
+    print(f"error: {one_line(text)}", file=sys.stderr, flush=True)

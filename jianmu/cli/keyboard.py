@@ -1,0 +1,48 @@
+"""Lines that a person types, read without a thread, so that nothing stays behind when nobody types."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+import anyio
+import anyio.to_thread
+
+
+class NoMoreInputError(Exception):
+    """The person has ended the input (Ctrl-D)."""
+
+
+class Keyboard:
+    """Reads lines from a terminal.
+
+    Args:
+        source: the terminal.
+    """
+
+    def __init__(self, source: TextIO) -> None:
+        self._source = source
+        self._typed = b""
+
+    async def line(self) -> str:
+        """Return the next line, without its end.
+
+        Raises:
+            NoMoreInputError: there is none and will be none.
+        """
+        if sys.platform == "win32":
+            return self._told(await anyio.to_thread.run_sync(self._source.readline, abandon_on_cancel=True))
+        while b"\n" not in self._typed:
+            await anyio.wait_readable(self._source)
+            some = os.read(self._source.fileno(), 65536)
+            if not some:
+                break
+            self._typed += some
+        line, end, self._typed = self._typed.partition(b"\n")
+        return self._told((line + end).decode("utf-8", "replace"))
+
+    def _told(self, line: str) -> str:
+        if not line:
+            raise NoMoreInputError
+        return line.rstrip("\r\n")
