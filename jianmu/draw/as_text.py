@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from py_trees.behaviour import Behaviour
 
@@ -17,12 +17,19 @@ def text(root: Behaviour) -> str:
     return "\n".join(line for line, _ in lines(root))
 
 
-def lines(root: Behaviour) -> Iterator[tuple[str, Behaviour]]:
-    """Yield the line of each node with the node, parents first, for displays that add colours."""
+def lines(root: Behaviour, opens: Callable[[Behaviour], bool] | None = None) -> Iterator[tuple[str, Behaviour]]:
+    """Yield the line of each node with the node, parents first, for displays that add colours.
+
+    Args:
+        root: the tree.
+        opens: whether the children of a node are drawn; by default all are.
+    """
     waiting: list[tuple[Behaviour, str, str]] = [(root, "", "")]
     while waiting:
         node, lead, below = waiting.pop()
         yield f"{lead}{_label(node)}", node
+        if opens is not None and not opens(node):
+            continue
         last = len(node.children) - 1
         for index in range(last, -1, -1):
             ends = index == last
