@@ -43,6 +43,10 @@ class Control:
         yield self.decorated
         return self.update()
 
+    def update(self) -> Status:
+        """Return the child's status; composites decide by their `steps()` and have no use for this."""
+        return self.decorated.status if isinstance(self, Decorator) else Status.INVALID
+
     def halt(self, child: Behaviour) -> None:
         """Halt a child and all below it, if they are not INVALID; for use in `steps()`."""
         (CURRENT.get() or Pass()).halt(child)
