@@ -80,7 +80,7 @@ class Approve(Wrapper):
                 return status
             self._is_approved = True
         yield self.decorated
-        return self.outcome()
+        return self.update()
 
     def terminate(self, new_status: Status) -> None:
         """Withdraw the question, unless the run is only parked."""

@@ -50,7 +50,7 @@ class Wrapper(Keeping, Decorator):
         check_child(f'{type(self).__name__}("{name}", child)', child)
         super().__init__(name, child)
 
-    def outcome(self) -> Status:
+    def update(self) -> Status:
         """Return the child's status, and say what it says."""
         self.feedback_message = self.decorated.feedback_message
         return self.decorated.status

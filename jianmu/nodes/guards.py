@@ -39,7 +39,7 @@ class Guard(Wrapper):
             self.feedback_message = "the condition does not hold"
             return Status.FAILURE
         yield self.decorated
-        return self.outcome()
+        return self.update()
 
 
 class Catch(Wrapper):
@@ -81,7 +81,7 @@ class Catch(Wrapper):
             self._has_caught = True
             self.feedback_message = f"{type(error).__name__}: {error}"
             return Status.FAILURE
-        return self.outcome()
+        return self.update()
 
     def memento(self) -> bool | None:
         """Return whether a FAILURE was an exception."""

@@ -56,7 +56,7 @@ class LoopUntilSuccess(Rounds):
     def steps(self) -> Steps:
         """Run the round that is on."""
         yield self.decorated
-        status = self.outcome()
+        status = self.update()
         if status is not Status.FAILURE:
             return status
         self._round += 1
@@ -92,7 +92,7 @@ class Repeat(Rounds):
             return Status.SUCCESS
         took_time = self.decorated.status is Status.RUNNING
         yield self.decorated
-        status = self.outcome()
+        status = self.update()
         if status is not Status.SUCCESS:
             return status
         self._round += 1
@@ -170,7 +170,7 @@ class Retry(Wrapper):
             self.halt(self.decorated)
             reason = f"raised {type(error).__name__}: {error}"
         else:
-            if self.outcome() is not Status.FAILURE:
+            if self.update() is not Status.FAILURE:
                 return self.decorated.status
         self._failed += 1
         self.feedback_message = f"attempt {self._failed} {reason}"

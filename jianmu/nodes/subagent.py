@@ -83,7 +83,7 @@ class SubAgent(Wrapper):
         """Copy the inputs, tick the inner tree, write the outputs."""
         self._copy_inputs()
         yield self.decorated
-        status = self.outcome()
+        status = self.update()
         if status is not Status.RUNNING:
             self._write_outputs()
         return status

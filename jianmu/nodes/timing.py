@@ -119,7 +119,7 @@ class Timeout(Wrapper):
         """Tick the child, then look at the clock."""
         end = self._end = self._end or Alarm.after(self.context, self._left)
         yield self.decorated
-        if self.outcome() is not Status.RUNNING:
+        if self.update() is not Status.RUNNING:
             return self.decorated.status
         self._left = end.left(self.context)
         if not self._left:
@@ -177,7 +177,7 @@ class Cooldown(Wrapper):
             self._call_again(self._end)
             return Status.FAILURE
         yield self.decorated
-        status = self.outcome()
+        status = self.update()
         if status is not Status.RUNNING:
             self._end = Alarm.after(self.context, self._seconds.of(self))
         if status is Status.FAILURE and self._end is not None:
