@@ -22,11 +22,12 @@ OUTPUT = 'text title="Output"'
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its info string, its code, and the line on which the code starts."""
+    """One fenced block: its info string, its code, the line on which the code starts, and the file it is taken from."""
 
     info: str
     code: str
     line: int
+    source: str | None = None
 
     @property
     def language(self) -> str:
@@ -42,6 +43,7 @@ def blocks(page: Path) -> list[Block]:
             info=match["info"].strip(),
             code=INCLUDE.sub(lambda include: (ROOT / include["path"]).read_text(), textwrap.dedent(match["code"])),
             line=text.count("\n", 0, match.start("code")) + 1,
+            source=found["path"] if (found := INCLUDE.fullmatch(match["code"].rstrip("\n"))) else None,
         )
         for match in FENCE.finditer(text)
     ]

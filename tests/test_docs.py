@@ -11,7 +11,8 @@ import pytest
 from tests.house import ROOT
 from tests.pages import LANGUAGES, OUTPUT, Block, blocks, pages
 
-WITH_CODE = [page for page in pages() if any(block.language == "python" for block in blocks(page))]
+EXAMPLES = ROOT / "docs" / "examples.md"  # whole programs, which tests/test_examples.py runs
+WITH_CODE = [page for page in pages() if page != EXAMPLES and any(block.language == "python" for block in blocks(page))]
 
 
 def name_of(page: Path) -> str:
