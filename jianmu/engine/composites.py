@@ -92,9 +92,9 @@ def _sweep(
         if inline is not None:
             status = inline(run, child) or passing
         else:
+            if owner is not None and child.status is not RUNNING and getattr(child, "bound_to", None) is not owner:
+                run.meet(child)
             if child.status is not RUNNING:
-                if owner is not None and child.status is INVALID:
-                    run.meet(child)
                 child.initialise()
             status = child.update()
             if status is SUCCESS or status is FAILURE:
@@ -135,11 +135,11 @@ def _looks_plain(run: Pass, node: Composite) -> bool:
     if run.trace is not None:
         return False
     count = len(node.children)
-    if getattr(node, "looked_at", -1) == count:
+    if getattr(node, "jianmu_looked_at", -1) == count:
         return True
     if any(is_patched(child) for child in node.children):
         return False
-    node.looked_at = count  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+    node.jianmu_looked_at = count  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
     return True
 
 
@@ -173,7 +173,7 @@ def below(run: Pass, node: Sequence | Selector) -> Behaviour | None:
     """Return the child at which a composite with memory goes on; None if it has to be looked for."""
     if not node.memory:
         return None
-    index, children = getattr(node, "parked", (0, None))[0], node.children
+    index, children = getattr(node, "jianmu_parked", (0, None))[0], node.children
     if index >= len(children) or children[index] is not node.current_child:
         return None
     child = children[index]
@@ -211,7 +211,7 @@ def _resume(node: Composite) -> int:
     where that one is gone as well, or nothing stands there, the first.
     """
     children, current = node.children, node.current_child
-    index, before = getattr(node, "parked", (0, None))
+    index, before = getattr(node, "jianmu_parked", (0, None))
     if index < len(children) and children[index] is current:
         return index
     if current is not None and current in children:
@@ -223,7 +223,7 @@ def _resume(node: Composite) -> int:
 def _park(node: Composite, index: int) -> None:
     """Remember where a composite with memory is to go on."""
     before = node.children[index - 1] if index else None
-    node.parked = (index, before)  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+    node.jianmu_parked = (index, before)  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
     node.status = RUNNING
 
 

@@ -219,7 +219,7 @@ class _Stored:
         for path, above in self.above.items():
             self.below.setdefault(above, []).append(path)
         self.applied: dict[str, Behaviour] = {}
-        self.dropped: set[Behaviour] = set()
+        self.dropped: set[int] = set()
 
     def check(self, root: Behaviour) -> None:
         """Refuse a tree that does not fit."""
@@ -256,9 +256,9 @@ class _Stored:
         """Put one node to where it stood; its current child comes last."""
         self.applied[path] = node
         entry = self.entries.get(path)
-        if entry is None or node.parent in self.dropped:
-            if node.parent in self.dropped:
-                self.dropped.add(node)
+        if entry is None or id(node.parent) in self.dropped:
+            if id(node.parent) in self.dropped:
+                self.dropped.add(id(node))
             return
         memento = entry.get("memento")
         if memento is not None:
@@ -266,7 +266,7 @@ class _Stored:
         node.status = self.status[path]
         if node.status is Status.RUNNING and memento is None and self._starts_over(node, keeps):
             node.status = Status.INVALID
-            self.dropped.add(node)
+            self.dropped.add(id(node))
         if node.children:
             vars(node).update(activation=0, async_started=0 if entry.get("held") else -1)
 
@@ -285,7 +285,7 @@ class _Stored:
             if isinstance(node, Composite) and current is not None and current in node.children:
                 index = node.children.index(current)
                 node.current_child = current
-                vars(node).update(parked=(index, node.children[index - 1] if index else None))
+                vars(node).update(jianmu_parked=(index, node.children[index - 1] if index else None))
 
 
 def _parents(names: list[str]) -> dict[str, str]:

@@ -108,7 +108,7 @@ class Pass:
 
     def kind_of(self, cls: type[Behaviour]) -> Kind:
         """Return how nodes of a class are ticked; asked once for each class."""
-        raise NotImplementedError
+        raise TypeError(f"a Pass alone cannot tell how a {cls.__name__} is ticked: use a Ticker")
 
     def begin(self, node: Behaviour) -> None:
         """Note that a node is entered, without `initialise`."""

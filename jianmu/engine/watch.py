@@ -22,12 +22,12 @@ class Watch:
     def __init__(self, run: Pass, node: Behaviour) -> None:
         self._run = run
         self._trace = run.trace
-        self._before = {each: each.status for each in walk(node)}
-        self._told: set[tuple[str, Behaviour]] = set()
+        self._before = {id(each): (each, each.status) for each in walk(node)}
+        self._told: set[tuple[str, int]] = set()
         run.trace = self._listen
 
     def _listen(self, what: str, node: Behaviour) -> None:
-        self._told.add((what, node))
+        self._told.add((what, id(node)))
         self._tell(what, node)
 
     def _tell(self, what: str, node: Behaviour) -> None:
@@ -36,8 +36,8 @@ class Watch:
 
     def ticked(self, node: Behaviour) -> None:
         """Tell of a node that was ticked; that it was started is told late, when it has been."""
-        was = self._before.get(node, Status.INVALID)
-        self._before[node] = node.status
+        was = self._before.get(id(node), (node, Status.INVALID))[1]
+        self._before[id(node)] = (node, node.status)
         if self.tells_itself(node):
             return
         if was is not Status.RUNNING:
@@ -53,6 +53,6 @@ class Watch:
     def close(self) -> None:
         """Tell of the nodes that were halted, and stop listening."""
         self._run.trace = self._trace
-        for node, was in self._before.items():
-            if was is not Status.INVALID and node.status is Status.INVALID and ("halted", node) not in self._told:
+        for node, was in self._before.values():
+            if was is not Status.INVALID and node.status is Status.INVALID and ("halted", id(node)) not in self._told:
                 self._tell("halted", node)

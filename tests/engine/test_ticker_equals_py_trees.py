@@ -85,7 +85,7 @@ def by_py_trees(root: Behaviour, visit: Callable[[Behaviour], None]) -> None:
 @given(trees(), actions)
 @settings(max_examples=EXAMPLES)
 def test_a_tick_is_that_of_py_trees(spec: Any, actions: Any) -> None:
-    """Statuses, callbacks, visits, current children and feedback are those of py_trees, whatever is done in between."""
+    """N15: statuses, callbacks, visits, current children and feedback are py_trees', also after edits and halts."""
     theirs, ours = Twin(spec, "theirs", by_py_trees), Twin(spec, "ours", Ticker().tick)
     for number in range(TICKS):
         theirs.go()
