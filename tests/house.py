@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-SILENCERS = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:\s*ignore|ruff:\s*noqa|fmt:\s*(?:off|skip))[^#]*")
+SILENCERS = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:\s*ignore|ruff:\s*noqa)[^#]*")
 
 
 @dataclass(frozen=True)
