@@ -103,5 +103,5 @@ class _Entry:
 def _call(listener: Callable[[StateChange], object], change: StateChange) -> None:
     try:
         listener(change)
-    except Exception:  # whatever a listener raises
+    except Exception:  # noqa: BLE001  # whatever a listener raises
         _log.exception("a state listener failed at version %s, fields %s", change.version, ", ".join(change.fields))

@@ -65,25 +65,19 @@ class Parts(NamedTuple):
 
 def taken_apart(core: Core) -> Parts | None:
     """Return the parts of a model's core schema, or None if it is not built as a model's."""
-    definitions: dict[str, Core] = {}
-    after: list[Core] = []
-    entry, config = False, None
+    definitions = {each["ref"]: each for each in core.get("definitions", ())}
+    around: list[Core] = []
     while core["type"] != "model-fields":
-        kind = core["type"]
-        if kind == "definitions":
-            definitions = {each["ref"]: each for each in core["definitions"]}
-        elif kind == "definition-ref":
-            core = {"schema": definitions[core["schema_ref"]]}
-        elif kind == "function-after":
-            after.append(core)
-        elif kind == "model":
-            config = core.get("config")
-        elif kind not in WRAPPERS:
-            return None
-        entry = entry or kind in ("function-before", "function-wrap")
-        core = core["schema"]
+        around.append(core)
+        core = definitions.get(core.get("schema_ref", "")) or core.get("schema", {"type": "model-fields"})
+    if "fields" not in core:
+        return None
+    kinds = {each["type"] for each in around}
+    config = next((each.get("config") for each in around if each["type"] == "model"), None)
+    after = _over_any([each for each in around if each["type"] == "function-after"])
     fields = {name: field["schema"] for name, field in core["fields"].items()}
-    return Parts(fields, core.get("extras_schema"), _over_any(after), entry, definitions, config)
+    has_entry_rules = bool(kinds & {"function-before", "function-wrap"})
+    return Parts(fields, core.get("extras_schema"), after, has_entry_rules, definitions, config)
 
 
 def _over_any(rules: list[Core]) -> Core | None:

@@ -56,27 +56,33 @@ def fold(checkpoint: Mapping[str, Json], deltas: Iterable[Delta], version: int |
         else:
             spent = [name for name in spent if name != delta.field]
             _apply(values, delta, own)
-    return {**checkpoint, "fields": values, "spent": spent, "version": checkpoint["version"] if version is None else version}
+    return {
+        **checkpoint,
+        "fields": values,
+        "spent": spent,
+        "version": checkpoint["version"] if version is None else version,
+    }
 
 
 def _apply(values: dict[str, Json], delta: Delta, own: set[str]) -> None:
     """Apply one delta; `own` are the fields whose value belongs to this fold and may be changed in place."""
     name, data = delta.field, delta.data
-    if delta.deed == "set":
-        values[name] = data
-        own.discard(name)
-    elif delta.deed == "drop":
-        values.pop(name, None)
-    elif delta.deed == "append":
-        values[name] = (values.get(name) or "") + data
-    elif delta.deed == "splice":
-        start, deleted, items = data
-        _owned(values, name, list, own)[start : start + deleted] = items
-    else:
-        held = _owned(values, name, dict, own)
-        held.update(data[0])
-        for key in data[1]:
-            held.pop(key, None)
+    match delta.deed:
+        case "splice":
+            start, deleted, items = data
+            _owned(values, name, list, own)[start : start + deleted] = items
+        case "keys":
+            held = _owned(values, name, dict, own)
+            held.update(data[0])
+            for key in data[1]:
+                held.pop(key, None)
+        case "append":
+            values[name] = (values.get(name) or "") + data
+        case "drop":
+            values.pop(name, None)
+        case _:
+            values[name] = data
+            own.discard(name)
 
 
 def _owned(values: dict[str, Json], name: str, kind: type, own: set[str]) -> Json:

@@ -35,7 +35,7 @@ def attempt(what: str, fn: Callable[..., Value], *args: Value) -> Value:
         why = explained(error)
     except Unfit as error:
         why = str(error)
-    except Exception as error:  # whatever a user's function raises
+    except Exception as error:  # noqa: BLE001  # whatever a user's function raises
         why = f"{what} raised {type(error).__name__}" + (_IMPURE if isinstance(error, StateWriteError) else "")
     raise Unfit(why)
 
@@ -108,7 +108,7 @@ def _removed(remove: Fold, old: Value, keys: tuple[Value, ...]) -> Value:
     except KeyError as error:
         unknown = next((key for key in keys if error.args and error.args[0] == key), None)
         why = "Remove was given a key that is not there" + (f": {unknown!r}" if unknown is not None else "")
-    except Exception as error:  # a reducer's own function
+    except Exception as error:  # noqa: BLE001  # a reducer's own function
         why = f"removing raised {type(error).__name__}"
     raise Unfit(why)
 
@@ -160,7 +160,9 @@ def _growing(field: StateField, old: Value) -> Growing:
 
 def _check_length(field: StateField, size: int) -> None:
     if size < field.min_length or (field.max_length is not None and size > field.max_length):
-        raise Unfit(f"it would have {size} items; its length is at least {field.min_length}, at most {field.max_length}")
+        raise Unfit(
+            f"it would have {size} items; its length is at least {field.min_length}, at most {field.max_length}"
+        )
 
 
 def _ruled(field: StateField, old: Value, result: Value, others: Others) -> Value:
@@ -171,7 +173,9 @@ def _ruled(field: StateField, old: Value, result: Value, others: Others) -> Valu
     return frozen(field, field.result, result, others)
 
 
-def _checked(field: StateField, check: Check, old: Value, result: Value, new: Value, others: Others) -> Value:
+def _checked(  # noqa: PLR0917  # one place for what two writes have in common
+    field: StateField, check: Check, old: Value, result: Value, new: Value, others: Others
+) -> Value:
     """Return the result of a function of the user's: what was there before, and what came in, is not checked again."""
     refuse_flow(result)
     if field.prepared is not None and check is field.full:
@@ -229,4 +233,3 @@ def _checked_dict(
         return frozen(field, field.full_result, result, others)
     whole = ReadOnlyDict({key: checked.get(key, item) for key, item in result.items()}, field.hint)
     return frozen(field, field.result, whole, others)
-

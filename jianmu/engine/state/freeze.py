@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import io
 import operator
 import uuid
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -17,16 +18,19 @@ from jianmu.engine.state.markers import Op, Value
 from jianmu.engine.state.readonly import READ_ONLY, FieldsDict, Hint, ReadOnlyDict, ReadOnlyList, ReadOnlySet
 
 MAX_DEPTH = 200
-SCALARS: frozenset[type] = frozenset(
+SCALARS: frozenset[type[Value]] = frozenset(
     {str, int, float, bool, type(None), bytes, complex, decimal.Decimal, uuid.UUID}
-    | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
+    | {dt.datetime, dt.date, dt.time, dt.timedelta}
 )
 _SHARED = SCALARS | READ_ONLY
 _BARRED = ("__next__", "__anext__", "__await__")
 
 
-class Unfit(Exception):
+class Unfit(Exception):  # noqa: N818  # it never leaves the package, and is no error of a user
     """A value cannot be stored; the text says why and holds no values."""
+
+
+_kind: Callable[[Value], type[Value]] = type  # the class itself, whatever it says that it is
 
 
 def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
@@ -35,7 +39,7 @@ def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
     Raises:
         Unfit: it is nested too deeply, or holds an iterator, a coroutine or one of `Replace`, `Clear`, `Remove`.
     """
-    kind = type(value)
+    kind = _kind(value)
     if kind in _SHARED:
         return value
     if depth > MAX_DEPTH:
@@ -46,7 +50,7 @@ def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
 
 def _maker(value: Value) -> Maker | None:
     """Return what freezes a value that is of no plain container's exact type; None shares it."""
-    kind = type(value)
+    kind = _kind(value)
     if isinstance(value, BaseModel):
         return _model
     if isinstance(value, tuple):
@@ -59,7 +63,7 @@ def _maker(value: Value) -> Maker | None:
 
 def refuse_flow(value: Value) -> None:
     """Refuse what can be read only once, or is not there yet."""
-    kind = type(value)
+    kind = _kind(value)
     if kind in _SHARED or kind in _MAKERS:
         return
     if any(hasattr(kind, name) for name in _BARRED) and not isinstance(value, io.IOBase):
@@ -92,17 +96,18 @@ def _tuple(value: tuple[Value, ...], hint: Hint, depth: int) -> tuple[Value, ...
 
 def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
     cls, held = type(value), value.__dict__
-    if type(held) is FieldsDict or issubclass(cls, Guard):
+    if _kind(held) is FieldsDict or issubclass(cls, Guard):
         return value
     names = [name for name in cls.__pydantic_fields__ if name in held]
     fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
     config = cls.model_config
-    if config.get("frozen") and not value.__pydantic_extra__ and not cls.__private_attributes__:
-        if all([held[name] is item for name, item in fields.items()]):  # a list is quicker than a generator here
-            return value
+    is_frozen = config.get("frozen") and not value.__pydantic_extra__ and not cls.__private_attributes__
+    if is_frozen and all([held[name] is item for name, item in fields.items()]):  # noqa: C419  # quicker as a list
+        return value
     extra = freeze(value.__pydantic_extra__, hint, depth)
     return rebuilt(guarded(cls) if config.get("validate_assignment") else cls, FieldsDict(fields, hint), value, extra)
 
 
 Maker: TypeAlias = Callable[[Any, Hint, int], Value]  # Any: each takes its own kind
-_MAKERS: dict[type, Maker] = {list: _list, dict: _dict, set: _set, tuple: _tuple}
+_MAKERS: dict[type[Value], Maker] = {list: _list, dict: _dict, set: _set, tuple: _tuple}
+_MAKERS.update(dict.fromkeys((OrderedDict, defaultdict, Counter), _dict))

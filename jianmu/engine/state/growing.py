@@ -33,7 +33,7 @@ class Growing:
             whole = self.buffer
             made = ReadOnlyList(whole if len(whole) == self.size else whole[: self.size], self.hint)
             if len(made) > self.size:  # another thread has written since the sizes were compared
-                list.__delitem__(made, slice(self.size, None))
+                super(ReadOnlyList, made).__delitem__(slice(self.size, None))
             self.made = made
         return made
 

@@ -30,6 +30,7 @@ class Guard:
         """Keep the model's own hook from being called for a class that its author did not write."""
 
     def __new__(cls, *args: Value, **kwargs: Value) -> Any:  # Any: a model, which Guard is not for the checker
+        """Return an ordinary instance of the model, as `type(snapshot)(...)` is meant."""
         return cls._guards(*args, **kwargs)
 
     @property
@@ -51,7 +52,10 @@ class Guard:
         return isinstance(other, BaseModel) and _kind(self) is _kind(other) and _content(self) == _content(other)
 
     def __hash__(self) -> int:
-        return self._guards.__hash__(self)
+        fn: Any = self._guards.__hash__  # Any: None for a model that cannot be hashed
+        if fn is None:
+            raise TypeError(f"unhashable type: '{self._guards.__name__}'")
+        return fn(self)
 
     def __copy__(self) -> BaseModel:
         like = cast("BaseModel", self)
@@ -132,7 +136,7 @@ def instance(cls: type[BaseModel], record: Any, fields: dict[str, Value]) -> Bas
     hold_fields(made, fields)
     setter = object.__setattr__
     setter(made, "__pydantic_fields_set__", set(record.fields_set))
-    setter(made, "__pydantic_extra__", record.extra)
+    setter(made, "__pydantic_extra__", record.extra if cls.model_config.get("extra") == "allow" else None)
     setter(made, "__pydantic_private__", record.private)
     return made
 
@@ -160,4 +164,4 @@ def _subclass(model: type[BaseModel], mixin: type, slots: tuple[str, ...], more:
     """Return a subclass that shares all of the model's schema; Pydantic's metaclass would build another."""
     names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
     space: dict[str, Value] = {**more, **names, "__slots__": slots, "_guards": model}
-    return cast("type[BaseModel]", ABCMeta.__new__(type(model), model.__name__, (mixin, model), space))
+    return ABCMeta.__new__(type(model), model.__name__, (mixin, model), space)

@@ -18,15 +18,15 @@ from jianmu.engine.state.change import StateChange
 from jianmu.engine.state.delta import Delta, Json
 from jianmu.engine.state.folding import Others, merged, transformed, updated
 from jianmu.engine.state.freeze import Unfit, freeze
-from jianmu.engine.state.markers import Scope, Value
+from jianmu.engine.state.markers import MISSING, Scope, Value
 from jianmu.engine.state.namespaces import RUNTIME, Target, check_namespace, target, variant_of
 from jianmu.engine.state.record import Record
 from jianmu.engine.state.refusal import Misfit, shown
 from jianmu.engine.state.runtime import WRITER, RuntimeSide, S
 from jianmu.engine.state.schema import StateField
+from jianmu.engine.state.steps import Default, Folding, Step
 from jianmu.engine.state.stored import stored
 from jianmu.engine.state.whole import accepted, loaded_record, record_of, record_of_model
-from jianmu.engine.state.write import MISSING, Default, Folding, Step
 from jianmu.errors import StateError, StateWriteError, UnknownFieldError
 
 _BELOW: dict[Scope, frozenset[Scope]] = {
@@ -87,14 +87,14 @@ class StateManager(RuntimeSide[S]):
             return dict(self._runtime.get(namespace, {}))
         check_namespace(self.schema, namespace)
         start = f"{namespace}."
-        extra = self._writes.record.extra or {}
+        extra = self._writes.record.extra
         return {name[len(start) :]: value for name, value in extra.items() if name.startswith(start)}
 
     def output(self) -> dict[str, Value]:
         """Return the fields that are not hidden from callers, and extra values of no namespace."""
         held = self._writes.record
         fields = {name: held.read(name, False) for name in self.schema.output_fields if name in held.values}
-        return {**fields, **{name: value for name, value in (held.extra or {}).items() if "." not in name}}
+        return {**fields, **{name: value for name, value in held.extra.items() if "." not in name}}
 
     # Writing
 
@@ -161,7 +161,7 @@ class StateManager(RuntimeSide[S]):
     def clear(self, namespace: str) -> None:
         """Remove all that is kept in a namespace."""
         check_namespace(self.schema, namespace)
-        names = tuple(name for name in self._writes.record.extra or () if name.startswith(f"{namespace}."))
+        names = tuple(name for name in self._writes.record.extra if name.startswith(f"{namespace}."))
         if names:
             self._writes.drop(names, WRITER.get())
 
@@ -262,7 +262,9 @@ class StateManager(RuntimeSide[S]):
             accepted(self.schema, values)
             return self._taken(values)
         if values is not None and not isinstance(cast("object", values), Mapping):
-            raise Misfit(None, f"initialize takes values, or a {self.schema.model.__name__}, not {type(values).__name__}")
+            raise Misfit(
+                None, f"initialize takes values, or a {self.schema.model.__name__}, not {type(values).__name__}"
+            )
         given = cast("Mapping[str, Value]", values or {})
         if self.schema.has_entry_rules:
             return record_of(self.schema, self._writes.owner, given)
@@ -285,7 +287,9 @@ class StateManager(RuntimeSide[S]):
             named[name] = value
         return named
 
-    def _steps(self, updates: Mapping[str, Value], namespace: str | None, folding: Folding, writer: str | None) -> list[Step]:
+    def _steps(
+        self, updates: Mapping[str, Value], namespace: str | None, folding: Folding, writer: str | None
+    ) -> list[Step]:
         """Return what a call is to do."""
         if namespace is not None:
             check_namespace(self.schema, namespace)
@@ -319,8 +323,10 @@ class StateManager(RuntimeSide[S]):
 
     def _scoped(self, scopes: frozenset[Scope]) -> list[Target]:
         """Return the fields of some scopes that have a value, and their variants."""
-        fields = [Target(name, field, False) for name, field in self.schema.fields.items() if field.policy.scope in scopes]
-        names = self._writes.record.extra or ()
+        fields = [
+            Target(name, field, False) for name, field in self.schema.fields.items() if field.policy.scope in scopes
+        ]
+        names = self._writes.record.extra
         extra = [Target(name, field, True) for name in names if (field := variant_of(self.schema, name)) is not None]
         return [*fields, *(one for one in extra if one.field.policy.scope in scopes)]
 

@@ -9,6 +9,7 @@ from jianmu.errors import SchemaError
 
 Value: TypeAlias = Any  # a field holds whatever its schema says
 Fold: TypeAlias = Callable[[Value, Value], Value]
+MISSING: Any = object()  # stands for a value that is not there
 Scope: TypeAlias = Literal["run", "step", "call"]
 FoldKind: TypeAlias = Literal["own", "ready", "append"]
 
@@ -66,7 +67,7 @@ class Internal(Marker):
 
     __slots__ = ("input", "output")
 
-    def __init__(self, input: bool = False, output: bool = False) -> None:  # noqa: A002  # the contract's name
+    def __init__(self, input: bool = False, output: bool = False) -> None:
         self.input = input
         self.output = output
 
@@ -80,7 +81,7 @@ class Reducer(Marker):
             `KeyError` with the key that is unknown. Without it the field refuses `Remove`.
     """
 
-    __slots__ = ("fn", "remove", "kind", "limit")
+    __slots__ = ("fn", "kind", "limit", "remove")
 
     def __init__(self, fn: Fold, *, remove: Fold | None = None) -> None:
         self.fn = fn

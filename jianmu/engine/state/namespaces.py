@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, cast
 
 from jianmu.engine.state.markers import Value
 from jianmu.engine.state.schema import Schema, StateField
@@ -64,7 +65,9 @@ def check_key(key: object) -> None:
         raise NamespaceError(f"a key is a name, not {type(key).__name__ if key else 'empty'}")
     if "." in key:
         space, _, rest = key.partition(".")
-        raise NamespaceError(f"the key '{key}' has a dot: write update({{'{rest}': ...}}, namespace='{space}')", field=key)
+        raise NamespaceError(
+            f"the key '{key}' has a dot: write update({{'{rest}': ...}}, namespace='{space}')", field=key
+        )
 
 
 def check_namespace(schema: Schema, namespace: object) -> None:
@@ -101,7 +104,9 @@ def _open(schema: Schema, key: str) -> StateField:
     near = difflib.get_close_matches(key, [*schema.fields, *schema.aliases], n=3, cutoff=0.8 if schema.extra else 0.6)
     if schema.extra is not None and not near:
         return schema.extra
-    names = "did you mean " + " or ".join(f"'{name}'" for name in near) if near else f"it has {', '.join(schema.fields)}"
+    names = (
+        "did you mean " + " or ".join(f"'{name}'" for name in near) if near else f"it has {', '.join(schema.fields)}"
+    )
     raise UnknownFieldError(f"{schema.model.__name__} has no field '{key}': {names}", field=key)
 
 
@@ -118,15 +123,18 @@ def extra_target(schema: Schema, name: str) -> Target | None:
     return None if field is None or schema.extra is None else Target(name, field, True)
 
 
-def json_problem(value: Value, depth: int = 0) -> str | None:
+def json_problem(value: Value) -> str | None:
     """Return the type in a value that JSON does not have, or None."""
     if value is None or isinstance(value, str | bool | int):
         return None if type(value) in (str, bool, int, type(None)) else type(value).__name__
     if isinstance(value, float):
         return None if value - value == 0 else "a float that is not finite"
     if isinstance(value, dict):
-        keys = next((type(key).__name__ + " as a key" for key in value if not isinstance(key, str)), None)
-        return keys or next((found for item in value.values() if (found := json_problem(item, depth + 1))), None)
-    if isinstance(value, list):
-        return next((found for item in value if (found := json_problem(item, depth + 1))), None)
-    return type(value).__name__
+        held = cast("dict[Value, Value]", value)
+        keys = next((type(key).__name__ + " as a key" for key in held if not isinstance(key, str)), None)
+        return keys or _first_problem(held.values())
+    return _first_problem(cast("list[Value]", value)) if isinstance(value, list) else type(value).__name__
+
+
+def _first_problem(items: Iterable[Value]) -> str | None:
+    return next((found for item in items if (found := json_problem(item))), None)

@@ -6,14 +6,15 @@ import functools
 import inspect
 import operator
 from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from jianmu.engine.state.markers import Ephemeral, Internal, Marker, Reducer, Scope, Transient, Value
+from jianmu.engine.state.markers import Ephemeral, Fold, Internal, Marker, Reducer, Scope, Transient, Value
 from jianmu.errors import SchemaError
 
+_UNION: Fold = operator.or_  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # typeshed names no types
 _FLOWS = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable)
 
 
@@ -48,14 +49,13 @@ def unaliased(annotation: Any) -> tuple[Any, tuple[Value, ...]]:  # Any: annotat
     found: tuple[Value, ...] = ()
     while True:
         origin, args = get_origin(annotation), get_args(annotation)
+        alias = annotation if hasattr(annotation, "__value__") else origin
         if origin is Annotated:
             annotation, found = args[0], (*found, *args[1:])
-        elif hasattr(annotation, "__value__"):
-            annotation = annotation.__value__
-        elif hasattr(origin, "__value__"):
-            annotation = origin.__value__[args]
-        else:
+            continue
+        if not hasattr(alias, "__value__"):
             return annotation, found
+        annotation = alias.__value__ if alias is annotation else alias.__value__[args]
 
 
 def field_policy(model: type[BaseModel], name: str, field: FieldInfo) -> Policy:
@@ -69,13 +69,17 @@ def field_policy(model: type[BaseModel], name: str, field: FieldInfo) -> Policy:
         raise SchemaError(f"{_where(model, name)} has two reducers, {both}: keep one in Annotated[...]")
     policy = Policy(reducer=reducers[0] if reducers else None)
     for mark in marks:
-        if isinstance(mark, Ephemeral):
-            policy = policy._replace(scope=mark.scope)
-        elif isinstance(mark, Transient):
-            policy = policy._replace(transient=True)
-        elif isinstance(mark, Internal):
-            policy = policy._replace(in_input=mark.input, in_output=mark.output)
+        policy = policy._replace(**_said(mark))
     return policy
+
+
+def _said(mark: Marker) -> dict[str, Any]:  # Any: a policy's values
+    """Return what a marker says of its field's policy."""
+    if isinstance(mark, Ephemeral):
+        return {"scope": mark.scope}
+    if isinstance(mark, Internal):
+        return {"in_input": mark.input, "in_output": mark.output}
+    return {"transient": True} if isinstance(mark, Transient) else {}
 
 
 def _where(model: type[BaseModel], name: str) -> str:
@@ -87,10 +91,10 @@ def _mark(model: type[BaseModel], name: str, meta: Value) -> Marker | None:
     if isinstance(meta, Marker):
         return meta
     if isinstance(meta, type):
-        return _class_mark(model, name, meta)
+        return _class_mark(model, name, cast("type[Any]", meta))  # Any: any class
     if not callable(meta) or not _takes_two(model, name, meta):
         return None
-    if not (inspect.isroutine(meta) or isinstance(meta, functools.partial)):
+    if not _is_function(meta):
         kind = type(meta).__name__
         raise SchemaError(f"{_where(model, name)} has a {kind} that takes two arguments: write Reducer(...) round it")
     if inspect.iscoroutinefunction(meta):
@@ -103,16 +107,17 @@ def as_reducer(fn: Value) -> Reducer:
     reducer = Reducer(fn)
     if fn is operator.add:
         reducer.kind = "append"
-    elif fn is operator.or_:
+    elif fn is _UNION:
         reducer.kind = "ready"
     return reducer
 
 
-def _class_mark(model: type[BaseModel], name: str, meta: type) -> None:
+def _class_mark(model: type[BaseModel], name: str, meta: type[Any]) -> None:  # Any: any class
     """Refuse a class where an instance was meant."""
     where = _where(model, name)
     if issubclass(meta, Marker):
-        example = {Ephemeral: "Ephemeral(scope='run')", Reducer: "Reducer(fn)"}.get(meta, f"{meta.__name__}()")
+        examples: dict[type[Marker], str] = {Ephemeral: "Ephemeral(scope='run')", Reducer: "Reducer(fn)"}
+        example = examples.get(meta, f"{meta.__name__}()")
         raise SchemaError(f"{where} has the class {meta.__name__} in its Annotated: write {example}")
     if not hasattr(meta, "__get_pydantic_core_schema__") and _binds_two(meta):
         raise SchemaError(
@@ -135,7 +140,9 @@ def _binds_two(fn: Value) -> bool | None:
 def _takes_two(model: type[BaseModel], name: str, fn: Value) -> bool:
     binds = _binds_two(fn)
     if binds is None:
-        raise SchemaError(f"{_where(model, name)} has {fn.__name__}, whose arguments are not known: write Reducer({fn.__name__})")
+        raise SchemaError(
+            f"{_where(model, name)} has {fn.__name__}, whose arguments are not known: write Reducer({fn.__name__})"
+        )
     return binds
 
 
@@ -160,7 +167,12 @@ def _is_lost(model: type[BaseModel], name: str, meta: Value) -> bool:
     """Whether a piece of metadata below the top was meant for the field."""
     if isinstance(meta, type):
         return issubclass(meta, Marker)
-    return (inspect.isroutine(meta) or isinstance(meta, functools.partial)) and bool(_binds_two(meta))
+    return _is_function(meta) and bool(_binds_two(meta))
+
+
+def _is_function(meta: object) -> bool:
+    kind: type[Any] = type(meta)  # Any: partials of any function
+    return inspect.isroutine(meta) or issubclass(kind, functools.partial)
 
 
 def _check_default(model: type[BaseModel], name: str, field: FieldInfo, policy: Policy) -> None:
@@ -170,14 +182,17 @@ def _check_default(model: type[BaseModel], name: str, field: FieldInfo, policy: 
     for marker, is_set in needs.items():
         if is_set:
             raise SchemaError(
-                f"{_where(model, name)} is {marker} and has no default to start from: write {name}: Annotated[...] = ..."
+                f"{_where(model, name)} is {marker} and has no default to start from: "
+                f"write {name}: Annotated[...] = ..."
             )
 
 
 def _check_aliases(model: type[BaseModel], name: str, field: FieldInfo) -> None:
     for alias in (field.alias, field.validation_alias, field.serialization_alias):
         if isinstance(alias, str) and alias != name and alias in model.__pydantic_fields__:
-            raise SchemaError(f"{_where(model, name)} has the alias '{alias}', which is another field: choose another alias")
+            raise SchemaError(
+                f"{_where(model, name)} has the alias '{alias}', which is another field: choose another alias"
+            )
 
 
 def _check_bases(model: type[BaseModel], name: str) -> None:

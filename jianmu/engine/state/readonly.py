@@ -79,7 +79,7 @@ class ReadOnlyList(_ReadOnly, list[Value]):
     plain = list
 
     def __init__(self, items: Items, hint: Hint) -> None:
-        list.__init__(self, items)
+        super().__init__(items)
         self.hint = hint
 
     def __deepcopy__(self, memo: Memo) -> Items:
@@ -94,7 +94,7 @@ class ReadOnlyDict(_ReadOnly, dict[Value, Value]):
     plain = dict
 
     def __init__(self, items: Keys, hint: Hint) -> None:
-        dict.__init__(self, items)
+        super().__init__(items)
         self.hint = hint
 
     def __deepcopy__(self, memo: Memo) -> Keys:
@@ -112,7 +112,7 @@ class ReadOnlySet(_ReadOnly, set[Value]):
     plain = set
 
     def __init__(self, items: Elements, hint: Hint) -> None:
-        set.__init__(self, items)
+        super().__init__(items)
         self.hint = hint
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class FieldsDict(ReadOnlyDict):
     def __setitem__(self, key: Value, value: Value) -> None:
         if key in self.names:
             refuse(self.hint)
-        dict.__setitem__(self, key, value)
+        super(ReadOnlyDict, self).__setitem__(key, value)
 
 
-READ_ONLY: frozenset[type] = frozenset({ReadOnlyList, ReadOnlyDict, ReadOnlySet})
+READ_ONLY: frozenset[type[Value]] = frozenset({ReadOnlyList, ReadOnlyDict, ReadOnlySet})

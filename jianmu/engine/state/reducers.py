@@ -22,7 +22,7 @@ def _ready(fn: Fold, name: str, remove: Fold | None = None, kind: FoldKind = "re
     return reducer
 
 
-def add_items(max: int | None = None) -> Reducer:  # noqa: A002  # the contract's name
+def add_items(max: int | None = None) -> Reducer:
     """Return a reducer that appends.
 
     Args:
@@ -37,7 +37,7 @@ def add_items(max: int | None = None) -> Reducer:  # noqa: A002  # the contract'
     return reducer
 
 
-def ordered_union(max: int | None = None) -> Reducer:  # noqa: A002  # the contract's name
+def ordered_union(max: int | None = None) -> Reducer:
     """Return a reducer that appends what is not there yet; an item already there keeps its place.
 
     Args:
@@ -93,7 +93,7 @@ def keep_first() -> Reducer:
     return _ready(lambda old, new: new if old is None else old, "keep_first")
 
 
-def upsert(key: Key, max: int | None = None) -> Reducer:  # noqa: A002  # the contract's name
+def upsert(key: Key, max: int | None = None) -> Reducer:
     """Return a reducer for lists: an item with a known key takes the place of the old one, others are appended.
 
     Args:
@@ -111,7 +111,7 @@ def upsert(key: Key, max: int | None = None) -> Reducer:  # noqa: A002  # the co
     return _ready(fold, "upsert", remove)
 
 
-def add_by_id(id: Key = "id") -> Reducer:  # noqa: A002  # the contract's name
+def add_by_id(id: Key = "id") -> Reducer:
     """Return a reducer for conversations: append, replace in place by id, remove by id.
 
     How the items are split into writes makes no difference.

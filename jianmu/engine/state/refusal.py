@@ -8,7 +8,7 @@ from jianmu.engine.state.namespaces import Target
 from jianmu.errors import StateWriteError
 
 
-class Misfit(Exception):
+class Misfit(Exception):  # noqa: N818  # it never leaves the package
     """A value cannot be taken; nothing was changed. It never leaves the package.
 
     Attributes:

@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from jianmu.engine.state.change import StateChange
 from jianmu.engine.state.freeze import freeze
 from jianmu.engine.state.guard import snapshot_class
-from jianmu.engine.state.markers import Value
+from jianmu.engine.state.markers import MISSING, Value
 from jianmu.engine.state.namespaces import RUNTIME, variant_of
 from jianmu.engine.state.readonly import NO_HINT
 from jianmu.engine.state.schema import Schema
 from jianmu.engine.state.stored import Deltas, differs, refuse_formless
-from jianmu.engine.state.write import MISSING, Writes
+from jianmu.engine.state.write import Writes
 from jianmu.errors import InputError, NamespaceError, UnsetStateError
 
 S = TypeVar("S", bound=BaseModel)
@@ -81,7 +81,7 @@ class RuntimeSide(Generic[S]):
     def lasting_fields(self) -> tuple[str, ...]:
         """The fields that outlive a step: all but step, call and runtime fields."""
         fields = [name for name, field in self.schema.fields.items() if field.policy.scope not in ("step", "call")]
-        variants = {name: variant_of(self.schema, name) for name in self._writes.record.extra or ()}
+        variants = {name: variant_of(self.schema, name) for name in self._writes.record.extra}
         lasting = [name for name, field in variants.items() if field is None or field.policy.scope == "run"]
         return (*fields, *lasting)
 
@@ -106,7 +106,9 @@ class RuntimeSide(Generic[S]):
             if field is not None and not field.policy.in_input:
                 raise InputError(f"field '{name}' is internal: it cannot be given as input", field=name, path="input")
             if "." in key:
-                raise InputError(f"the key '{key}' has a dot: input gives fields, not namespaces", field=key, path="input")
+                raise InputError(
+                    f"the key '{key}' has a dot: input gives fields, not namespaces", field=key, path="input"
+                )
 
     def runtime_update(self, namespace: str, updates: Mapping[str, Value]) -> None:
         """Write keys of one of the runtime's own namespaces: one commit, of which no delta is made."""

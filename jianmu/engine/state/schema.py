@@ -31,15 +31,19 @@ class Check:
         """Return the value as the schema has it; `others` are the other fields, for validators that ask."""
         if self._field is None:
             return self._validator.validate_python(value)
-        made = cast("tuple[dict[str, Value], ...]", self._validator.validate_assignment(dict(others or {}), self._field, value))
-        return made[0][self._field]
+        return self._among(self._field, value, others, None)
 
-    def of_json(self, text: bytes) -> Value:
+    def of_json(self, text: bytes, others: Mapping[str, Value] | None = None) -> Value:
         """Return the value that a JSON text holds."""
         if self._field is None:
             return self._validator.validate_json(text)
-        whole = b'{"' + self._field.encode() + b'":' + text + b"}"
-        return cast("tuple[dict[str, Value], ...]", self._validator.validate_json(whole))[0][self._field]
+        return self._among(self._field, from_json(text), others, False)
+
+    def _among(self, field: str, value: Value, others: Mapping[str, Value] | None, strict: bool | None) -> Value:
+        """Return the value as the validators have it that ask for other fields; only an assignment tells them."""
+        held = dict(others or {})
+        made: Any = self._validator.validate_assignment(held, field, value, strict=strict)  # Any: fields, extra, set
+        return made[0][field]
 
 
 class StateField:
@@ -129,7 +133,7 @@ class Schema:
     """
 
     def __init__(self, model: type[BaseModel]) -> None:
-        if not (isinstance(cast("object", model), type) and issubclass(model, BaseModel)) or model.__pydantic_root_model__:
+        if not _is_model(model) or model.__pydantic_root_model__:
             raise SchemaError(f"a state schema is a subclass of pydantic.BaseModel with fields, not {model!r}")
         _complete(model)
         found = policies(model)
@@ -162,6 +166,10 @@ class Schema:
     def types(self) -> dict[str, Any]:  # Any: annotations
         """The annotation of each field."""
         return {name: field.annotation for name, field in self.fields.items()}
+
+
+def _is_model(given: object) -> bool:
+    return isinstance(given, type) and issubclass(given, BaseModel)
 
 
 def type_text(annotation: Any) -> str:  # Any: annotations

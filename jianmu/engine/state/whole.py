@@ -10,12 +10,12 @@ from pydantic_core import PydanticUndefined, ValidationError, to_json
 
 from jianmu.engine.state.folding import attempt, explained
 from jianmu.engine.state.freeze import Unfit, freeze, refuse_flow
-from jianmu.engine.state.markers import Op, Value
+from jianmu.engine.state.markers import MISSING, Op, Value
 from jianmu.engine.state.namespaces import Target, extra_target, json_problem
 from jianmu.engine.state.readonly import NO_HINT, ReadOnlyDict
 from jianmu.engine.state.record import Record
 from jianmu.engine.state.refusal import Misfit
-from jianmu.engine.state.schema import Schema
+from jianmu.engine.state.schema import Schema, StateField
 
 
 def record_of(schema: Schema, owner: object, values: Mapping[str, Value], *, is_json: bool = False) -> Record:
@@ -41,7 +41,7 @@ def record_of(schema: Schema, owner: object, values: Mapping[str, Value], *, is_
         problem = _misfit(schema, error)
     except Unfit as error:
         lacking, problem = False, Misfit(None, str(error))
-    except Exception as error:  # a validator may raise anything
+    except Exception as error:  # noqa: BLE001  # a validator may raise anything
         lacking, problem = False, Misfit(None, f"a validator raised {type(error).__name__}")
     if lacking:
         return _partial(schema, owner, values, is_json)
@@ -56,11 +56,11 @@ def record_of_model(schema: Schema, owner: object, model: BaseModel) -> Record:
     """
     held = model.__dict__
     values = {name: freeze(held[name], field.hint) for name, field in schema.fields.items()}
-    extra = None
-    if schema.extra is not None:
-        extra = freeze(model.__pydantic_extra__ or {}, NO_HINT)
-        _check_json(schema, extra)
-    private = {name: value for name, value in (model.__pydantic_private__ or {}).items() if value is not PydanticUndefined}
+    extra = freeze(model.__pydantic_extra__ or {}, NO_HINT)
+    _check_json(schema, extra)
+    private = {
+        name: value for name, value in (model.__pydantic_private__ or {}).items() if value is not PydanticUndefined
+    }
     return Record(owner, values, extra, private or None, frozenset(model.model_fields_set))
 
 
@@ -118,10 +118,8 @@ def accepted(schema: Schema, model: BaseModel) -> None:
 
 def _checked_raw(schema: Schema, name: str, value: Value) -> None:
     """Refuse what no write may bring, before validators see it."""
-    why = None
+    why = f"{type(value).__name__} is for update" if isinstance(value, Op) else None
     try:
-        if isinstance(value, Op):
-            raise Unfit(f"{type(value).__name__} is for update")
         refuse_flow(value)
     except Unfit as error:
         why = str(error)
@@ -147,30 +145,32 @@ def _misfit(schema: Schema, error: ValidationError) -> Misfit:
     place = first["loc"][0] if first["loc"] else ""
     name = schema.aliases.get(str(place), str(place))
     target = _target(schema, name) if name in schema.fields else None
-    return Misfit(target, explained(error), type(first["input"]).__name__ if target and len(first["loc"]) == 1 else None)
+    return Misfit(
+        target, explained(error), type(first["input"]).__name__ if target and len(first["loc"]) == 1 else None
+    )
 
 
 def _partial(schema: Schema, owner: object, values: Mapping[str, Value], is_json: bool) -> Record:
     """Return the record of an input that lacks required fields; the model's own rules wait until it is complete."""
     made: dict[str, Value] = {}
     for name, field in schema.fields.items():
-        try:
-            if name in values:
-                check = field.full.of_json if is_json else field.full
-                given = to_json(values[name]) if is_json else values[name]
-                made[name] = freeze(attempt("a validator", check, given), field.hint)
-            elif not field.info.is_required():
-                made[name] = freeze(attempt("the default factory", field.default, made), field.hint)
-            why = None
-        except Unfit as error:
-            why = str(error)
-        if why is not None:
-            raise Misfit(Target(name, field, False), why)
-    extra = None
-    if schema.extra is not None:
-        extra = freeze({name: value for name, value in values.items() if name not in schema.fields}, NO_HINT)
-        _check_json(schema, extra)
+        if name in values or not field.info.is_required():
+            made[name] = _part(field, values.get(name, MISSING), made, is_json)
+    extra = freeze({name: value for name, value in values.items() if name not in schema.fields}, NO_HINT)
+    _check_json(schema, extra)
     return Record(owner, made, extra, None, frozenset(values.keys() & schema.fields.keys()))
+
+
+def _part(field: StateField, value: Value, made: Mapping[str, Value], is_json: bool) -> Value:
+    """Return one field's value: the one given, or the default."""
+    try:
+        if value is MISSING:
+            return freeze(attempt("the default factory", field.default, made), field.hint)
+        check = field.full.of_json if is_json else field.full
+        return freeze(attempt("a validator", check, to_json(value) if is_json else value, made), field.hint)
+    except Unfit as error:
+        why = str(error)
+    raise Misfit(Target(field.name, field, False), why)
 
 
 def _check_json(schema: Schema, extra: ReadOnlyDict) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import suppress
+from typing import Any
 
 from jianmu.engine.state.change import Listeners, StateChange
 from jianmu.engine.state.delta import Delta
@@ -12,33 +13,18 @@ from jianmu.engine.state.folding import Others, attempt, frozen
 from jianmu.engine.state.freeze import Unfit, freeze
 from jianmu.engine.state.growing import shown
 from jianmu.engine.state.guard import instance
-from jianmu.engine.state.markers import Op, Replace, Value
+from jianmu.engine.state.markers import MISSING, Value
 from jianmu.engine.state.namespaces import Target, extra_target, json_problem
+from jianmu.engine.state.readonly import NO_HINT, ReadOnlyDict
 from jianmu.engine.state.record import Record
 from jianmu.engine.state.refusal import Misfit, refusal
 from jianmu.engine.state.schema import Schema, StateField
+from jianmu.engine.state.steps import Step, asks, given, guess
 from jianmu.engine.state.stored import Deltas, differs, same, to_json
 from jianmu.engine.state.whole import private_of, record_of
 from jianmu.errors import StateWriteError
 
-Default: TypeAlias = Callable[[], Value]
-Folding: TypeAlias = Callable[[StateField, Value, Value, Others, Default], Value]
-MISSING: Any = object()  # Any: stands for a value that is not there
 _EXTRAS = ""  # the lock that all extra values share
-
-
-class Step(NamedTuple):
-    """What is to be done with one value.
-
-    Attributes:
-        target: the value meant.
-        folding: called with the field, the value before, `raw`, the other fields, and what gives the default.
-        raw: what was written.
-    """
-
-    target: Target
-    folding: Folding
-    raw: Value = None
 
 
 class Writes:
@@ -69,10 +55,10 @@ class Writes:
             self.is_refused = True
         values: dict[str, Value] = {}
         for name, field in self.schema.fields.items():
-            if not field.info.is_required():
-                values[name] = freeze(field.default(values), field.hint)
-        extra = None if self.schema.extra is None else freeze({}, self.schema.extra.hint)
-        return Record(self.owner, values, extra, None, frozenset())
+            with suppress(Unfit):
+                values[name] = freeze(attempt("the default factory", field.default, values), field.hint)
+        values = {name: value for name, value in values.items() if name not in self.schema.required}
+        return Record(self.owner, values, ReadOnlyDict({}, NO_HINT), None, frozenset())
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -111,7 +97,9 @@ class Writes:
             raise self.refusal(problem, [step.target.name for step in steps], writer)
         self.listeners.tell()
 
-    def install(self, made: Callable[[], Record], writer: str | None, *, loaded: Mapping[str, Any] | None = None) -> None:
+    def install(
+        self, made: Callable[[], Record], writer: str | None, *, loaded: Mapping[str, Any] | None = None
+    ) -> None:
         """Put another record in the place of this one (Any: a checkpoint's JSON; its version and marks are taken over).
 
         Raises:
@@ -160,13 +148,12 @@ class Writes:
     def stored(self, target: Target) -> Value:
         """Return what is stored, in the form in which it is; MISSING if nothing is."""
         record = self.record
-        held: Mapping[str, Value] = (record.extra or {}) if target.is_extra else record.values
-        return held.get(target.name, MISSING)
+        return record.extra.get(target.name, MISSING) if target.is_extra else record.values.get(target.name, MISSING)
 
     def _computed(self, steps: list[Step]) -> dict[str, Value]:
         """Return the values after a write, by full name."""
         news: dict[str, Value] = {}
-        for step in sorted(steps, key=_asks) if len(steps) > 1 else steps:
+        for step in sorted(steps, key=asks) if len(steps) > 1 else steps:
             target, field = step.target, step.target.field
             others = self._others(steps, news) if field.has_info else None
             try:
@@ -175,7 +162,7 @@ class Writes:
             except Unfit as error:
                 why = str(error)
             if why is not None:
-                raise Misfit(target, why, _given(step))
+                raise Misfit(target, why, given(step))
         return news
 
     def start(self, target: Target, others: Others) -> Value:
@@ -209,7 +196,7 @@ class Writes:
         for step in steps:
             name, field = step.target.name, step.target.field
             if not step.target.is_extra and name not in news and field.reducer is None:
-                others[name] = _guess(step, others)
+                others[name] = guess(step, others)
         return {**others, **{name: shown(value) for name, value in news.items() if name in self.schema.fields}}
 
     def _differing(self, steps: list[Step], news: dict[str, Value]) -> dict[str, Value]:
@@ -235,10 +222,7 @@ class Writes:
         model = instance(schema.model, record, dict(ordered))
         why = None
         try:
-            model = attempt("the model's validator", schema.after.validate_python, model)
-            if not isinstance(model, schema.model):
-                raise Unfit(f"the model's validator returned {type(model).__name__}: it returns self")
-            held = model.__dict__
+            held = _ruled(schema, attempt("the model's validator", schema.after.validate_python, model))
             moved = [name for name in ordered if held.get(name) is not ordered[name]]
             return {**news, **{name: freeze(held[name], schema.fields[name].hint) for name in moved}}, private
         except Unfit as error:
@@ -255,16 +239,19 @@ class Writes:
             target = targets.get(name) or Target(name, self.schema.fields[name], False)
             old = self.stored(target)
             if target.field.is_stored and (old is not new or name in self.spent):
-                made.append(self._delta(target, old, new))
+                others = self._others([], news) if target.field.has_info else {}
+                made.append(self._delta(target, old, new, others))
         return tuple(made)
 
-    def _delta(self, target: Target, old: Value, new: Value, *, is_given: bool = True) -> Delta:
+    def _delta(
+        self, target: Target, old: Value, new: Value, others: dict[str, Value], *, is_given: bool = True
+    ) -> Delta:
         assert self.deltas is not None
         why = None
         try:
             if not is_given:  # a default is taken afresh at a load
                 return Delta(target.name, "set", to_json(target.field, new))
-            return self.deltas.of(target.name, target.field, None if old is MISSING else old, new)
+            return self.deltas.of(target.name, target.field, None if old is MISSING else old, new, others)
         except Unfit as error:
             why = str(error)
         raise Misfit(target, why)
@@ -274,7 +261,7 @@ class Writes:
         fields = self.schema.fields
         values = {name: value for name, value in news.items() if name in fields}
         extra = {name: value for name, value in news.items() if name not in fields}
-        changed = tuple(name for name in news if differs(self._held(name), news[name]))
+        changed = tuple(name for name in news if differs(self.record.held(name), news[name]))
         with self.lock:
             record = self.record.replaced(values, extra)
             if private is not MISSING:
@@ -295,10 +282,12 @@ class Writes:
         self._leave(locks)
         self.listeners.tell()
 
-    def _exchange(self, record: Record, deltas: tuple[Delta, ...], writer: str | None, loaded: Mapping[str, Any] | None) -> None:
-        names = tuple(dict.fromkeys([*self.schema.fields, *(self.record.extra or ()), *(record.extra or ())]))
+    def _exchange(
+        self, record: Record, deltas: tuple[Delta, ...], writer: str | None, loaded: Mapping[str, Any] | None
+    ) -> None:
+        names = tuple(dict.fromkeys([*self.schema.fields, *self.record.extra, *record.extra]))
         old, self.is_refused = self.record, False
-        changed = tuple(name for name in names if differs(_in(old, name), _in(record, name)))
+        changed = tuple(name for name in names if differs(old.held(name), record.held(name)))
         with self.lock:
             self.record = record
             self.spent = frozenset(loaded["spent"] if loaded else ())
@@ -310,7 +299,9 @@ class Writes:
             self._writers.clear()
             self.listeners.queue(StateChange(self.version, names, changed, writer))
 
-    def note(self, names: tuple[str, ...], changed: tuple[str, ...], writer: str | None, deltas: tuple[Delta, ...]) -> None:
+    def note(
+        self, names: tuple[str, ...], changed: tuple[str, ...], writer: str | None, deltas: tuple[Delta, ...]
+    ) -> None:
         """Count a commit and queue its change; called under the manager's lock."""
         self.version = version = self.version + 1
         for name in names:
@@ -325,18 +316,18 @@ class Writes:
         if self.recorder is not None:
             self.recorder(change)
 
-    def _held(self, name: str) -> Value:
-        return _in(self.record, name)
-
     def _all_deltas(self, record: Record) -> tuple[Delta, ...]:
         """Return the effect of putting another record in the place of this one."""
         if self.deltas is None:
             return ()
         targets = [Target(name, self.schema.fields[name], False) for name in record.values]
-        targets += [one for name in record.extra or () if (one := extra_target(self.schema, name)) is not None]
+        targets += [one for name in record.extra if (one := extra_target(self.schema, name)) is not None]
         stored = [one for one in targets if one.field.is_stored]
-        made = [self._delta(one, MISSING, _in(record, one.name), is_given=_is_given(record, one)) for one in stored]
-        gone = (self.record.values.keys() | (self.record.extra or {}).keys()) - {one.name for one in targets}
+        others = record.all_shown()
+        made = [
+            self._delta(one, MISSING, record.held(one.name), others, is_given=_is_given(record, one)) for one in stored
+        ]
+        gone = (self.record.values.keys() | self.record.extra.keys()) - {one.name for one in targets}
         return (*made, *(Delta(name, "drop") for name in sorted(gone)))
 
     def refusal(self, problem: Misfit, names: list[str], writer: str | None) -> StateWriteError:
@@ -344,35 +335,15 @@ class Writes:
         return refusal(problem, self.schema.model.__name__, names, writer, self._writers)
 
 
-def _in(record: Record, name: str) -> Value:
-    """Return what a record holds; MISSING if nothing."""
-    return record.values[name] if name in record.values else (record.extra or {}).get(name, MISSING)
+def _ruled(schema: Schema, model: object) -> dict[str, Value]:
+    """Return the fields of what a model's validator returned."""
+    if isinstance(model, schema.model):
+        return dict(model.__dict__)
+    raise Unfit(f"the model's validator returned {type(model).__name__}: it returns self")
 
 
 def _is_given(record: Record, target: Target) -> bool:
     return target.is_extra or target.name in record.fields_set
-
-
-def _asks(step: Step) -> bool:
-    """Sort what asks for the other fields behind them."""
-    return step.target.field.has_info
-
-
-def _given(step: Step) -> str | None:
-    """Return the type of what was written, for an error's text."""
-    raw = step.raw.value if isinstance(step.raw, Replace) else step.raw
-    return None if isinstance(raw, Op) or callable(raw) or raw is MISSING else type(raw).__name__
-
-
-def _guess(step: Step, others: dict[str, Value]) -> Value:
-    """Return what a field will be, before its validators have run; as it is where that is not known."""
-    raw = step.raw.value if isinstance(step.raw, Replace) else step.raw
-    if isinstance(raw, Op) or callable(raw) or raw is MISSING:
-        return others.get(step.target.name)
-    try:
-        return frozen(step.target.field, step.target.field.incoming, raw, others)
-    except Unfit:
-        return others.get(step.target.name)
 
 
 def _stored_form(writes: Writes, step: Step, others: Others) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import json
@@ -14,7 +14,15 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+)
 
 from jianmu.engine.state import Clear, Delta, Ephemeral, Remove, Replace, StateManager, Transient, add_by_id, fold
 from jianmu.errors import SchemaError, StateWriteError
@@ -40,7 +48,7 @@ class Pair:
 
 class Rich(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
-    when: datetime.datetime | None = None
+    when: dt.datetime | None = None
     amount: decimal.Decimal = decimal.Decimal(0)
     key: uuid.UUID | None = None
     path: pathlib.Path | None = None
@@ -57,7 +65,7 @@ class Rich(BaseModel):
 
 
 RICH: dict[str, Any] = {
-    "when": datetime.datetime(2024, 5, 6, tzinfo=datetime.UTC),
+    "when": dt.datetime(2024, 5, 6, tzinfo=dt.UTC),
     "amount": decimal.Decimal("1.10"),
     "key": uuid.UUID(int=5),
     "path": pathlib.Path("/a/b"),
@@ -128,7 +136,7 @@ class Loose(BaseModel):
         ("any", (1, 2)),
         ("any", {1: 2}),
         ("any", Point(x=1)),
-        ("any", datetime.date(2024, 1, 1)),
+        ("any", dt.date(2024, 1, 1)),
         ("any", object()),
         ("any", [{"deep": {1}}]),
         ("point", Far(x=1, y=2)),
@@ -303,3 +311,44 @@ def test_marking_step_fields_spent_is_recorded() -> None:
     manager.update({"stepped": Clear(), "own": [1, 2]})
     manager.initialize({"n": 3})
     assert fold(start, deltas, manager.version) == manager.dump_checkpoint()
+
+
+class Asking(BaseModel):
+    lo: int = 0
+    when: dt.date | None = None
+    tags: Annotated[set[int], operator.or_] = set()
+
+    @field_validator("when", "tags")
+    @classmethod
+    def ask(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data["lo"] < 0:
+            raise ValueError("negative")
+        return value
+
+
+def test_validators_that_ask_are_asked_again_with_the_same_fields() -> None:
+    """With a store attached, a validator with `info` sees the other fields when the value is read back."""
+    manager = StateManager(Asking)
+    manager.attach_store_check()
+    manager.update({"when": dt.date(2024, 1, 2), "tags": {1}, "lo": 3})
+    manager.update({"tags": {2}})
+    loaded = StateManager(Asking)
+    loaded.load_checkpoint(manager.dump_checkpoint())
+    assert loaded.get() == manager.get() == Asking(when=dt.date(2024, 1, 2), tags={1, 2}, lo=3)
+
+
+def test_a_default_need_not_be_of_its_type() -> None:
+    """An unvalidated default is stored and taken again at a load, as it was."""
+
+    class Sloppy(BaseModel):
+        text: str = None  # pyright: ignore[reportAssignmentType]
+        number: float = 0
+        n: int = 0
+
+    manager = StateManager(Sloppy)
+    manager.attach_store_check()
+    manager.initialize({"n": 1})
+    manager.update({"n": 2})
+    loaded = StateManager(Sloppy)
+    loaded.load_checkpoint(json.loads(json.dumps(manager.dump_checkpoint())))
+    assert loaded.get() == manager.get() == Sloppy(n=2)

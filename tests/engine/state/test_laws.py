@@ -149,7 +149,10 @@ class AgainstPlainModel(RuleBasedStateMachine):
 
     @rule(values=maps, name=st.sampled_from(["notes", "merged"]))
     def merge(self, values: dict[str, int], name: str) -> None:
-        self.attempt(lambda: self.manager.merge_dict(name, values), {name: {**(self.plain[name] or {}), **values}} if values else {})
+        self.attempt(
+            lambda: self.manager.merge_dict(name, values),
+            {name: {**(self.plain[name] or {}), **values}} if values else {},
+        )
 
     @rule(name=names)
     def transform(self, name: str) -> None:
@@ -273,7 +276,7 @@ def test_the_map_reducer(old: dict[str, int], new: dict[str, int]) -> None:
 
 @given(entries, entries, st.integers(1, 3))
 def test_the_keyed_reducers(old: list[dict[str, Any]], new: list[dict[str, Any]], limit: int) -> None:
-    """upsert keeps places and the newest of each key; items may be dicts, objects or have a key function."""
+    """Upsert keeps places and the newest of each key; items may be dicts, objects or have a key function."""
     first = upsert("id").fn(None, old)
     both = upsert("id").fn(first, new)
     assert both == placed(first + new)
@@ -283,7 +286,9 @@ def test_the_keyed_reducers(old: list[dict[str, Any]], new: list[dict[str, Any]]
     assert upsert("real").fn([1, 2], [1]) == [1, 2]
 
 
-@pytest.mark.parametrize("reducer", [add_items(), ordered_union(), merge_map(), upsert("id"), add_by_id(), keep_first()])
+@pytest.mark.parametrize(
+    "reducer", [add_items(), ordered_union(), merge_map(), upsert("id"), add_by_id(), keep_first()]
+)
 def test_none_is_empty_before_and_nothing_new_after(reducer: Any) -> None:
     """Each ready reducer folds onto None, and leaves what is there when None comes."""
     value: Any = {"a": 1} if reducer.name == "merge_map" else [{"id": 1}] if "id" in reducer.name else [1]

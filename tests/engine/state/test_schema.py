@@ -209,7 +209,7 @@ class Later(BaseModel):
 
 
 def test_aliases_generics_inheritance_and_forward_references_are_resolved() -> None:
-    """`type` aliases are unwrapped, plain and generic; generic bases and forward references are as Pydantic has them."""
+    """`type` aliases are unwrapped; generic bases and forward references are as Pydantic has them."""
     manager = StateManager(Derived)
     for _ in range(2):
         manager.update({"items": ["1"], "more": ["a"], "alias": [2], "later": {"n": 4}})

@@ -160,7 +160,15 @@ def test_namespaces_and_their_rules() -> None:
     assert manager.get().model_extra["ns.x"] == [1, 2]
     assert manager.output() == {**{name: getattr(manager.get(), name) for name in Scoped.model_fields}, "note": 5}
     assert manager.read("call", namespace="nobody") == ""
-    for key, namespace in (("a.b", "ns"), ("", "ns"), ("x", ""), ("x", "a.b"), ("x", 3), ("kept", "ns"), ("ns.x", None)):
+    for key, namespace in (
+        ("a.b", "ns"),
+        ("", "ns"),
+        ("x", ""),
+        ("x", "a.b"),
+        ("x", 3),
+        ("kept", "ns"),
+        ("ns.x", None),
+    ):
         for write in (
             lambda k=key, n=namespace: manager.update({k: 1}, namespace=n),
             lambda k=key, n=namespace: manager.transform_field(k, lambda _: 1, namespace=n),
@@ -309,9 +317,7 @@ def test_changes_are_told_once_in_order_whoever_tells_them() -> None:
         busy.release()
 
     manager.subscribe(listen)
-    threads = [
-        threading.Thread(target=lambda: [manager.update({"kept": [n]}) for n in range(200)]) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: [manager.update({"kept": [n]}) for n in range(200)]) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -349,6 +355,4 @@ def test_the_recorder_sees_each_commit_before_any_listener() -> None:
     manager.subscribe(lambda change: order.append(("told", change.fields)))
     manager.update({"kept": [1]})
     manager.runtime_update("interaction", {"q": 1})
-    assert order == [
-        (what, fields) for fields in (("kept",), ("interaction.q",)) for what in ("recorded", "told")
-    ]
+    assert order == [(what, fields) for fields in (("kept",), ("interaction.q",)) for what in ("recorded", "told")]

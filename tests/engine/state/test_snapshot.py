@@ -140,7 +140,7 @@ def test_a_snapshot_is_an_instance_that_all_tools_take() -> None:
         lambda s: json.dumps(s.messages),
         lambda s: TypeAdapter(list[Any]).validate_python(s.messages, strict=True),
         lambda s: TypeAdapter(set[str]).validate_python(s.tags, strict=True),
-        lambda s: [*s.messages[:1], *s.messages + [1]],
+        lambda s: operator.add(s.messages[:1], s.messages),
         lambda s: s._private,
         lambda s: s.model_fields_set >= {"messages"},
         lambda s: s.__class__ is Everything,
@@ -203,14 +203,20 @@ def test_shallow_copies_are_ordinary_at_the_top() -> None:
     top = copy.copy(state)
     top.n = 7
     assert (type(top), state.n) == (Everything, 0)
-    lists = [copy.copy(state.messages), state.messages[:], list(state.messages), [*state.messages], state.messages + []]
+    lists = [
+        copy.copy(state.messages),
+        state.messages[:],
+        list(state.messages),
+        [*state.messages],
+        operator.add(state.messages, []),
+    ]
     assert [type(value) for value in (*lists, state.messages.copy(), state.messages * 2)] == [list] * 7
     assert [type(value) for value in (copy.copy(state.data), state.data.copy(), state.data | {}, dict(state.data))] == [
         dict
     ] * 4
-    assert [type(value) for value in (copy.copy(state.tags), state.tags | {"a"}, set(state.tags), state.tags - {"a"})] == [
-        set
-    ] * 4
+    assert [
+        type(value) for value in (copy.copy(state.tags), state.tags | {"a"}, set(state.tags), state.tags - {"a"})
+    ] == [set] * 4
     assert type(copy.copy(state.open)) is Open
 
 

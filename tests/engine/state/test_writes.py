@@ -68,7 +68,9 @@ def test_before_validators_see_what_comes_in() -> None:
     """A validator that makes a list of a text runs for each write of a reduced field, and for a transformed one."""
 
     class Split(BaseModel):
-        words: Annotated[list[str], BeforeValidator(lambda v: v.split() if isinstance(v, str) else v), operator.add] = []
+        words: Annotated[
+            list[str], BeforeValidator(lambda v: v.split() if isinstance(v, str) else v), operator.add
+        ] = []
 
     manager = StateManager(Split)
     manager.update({"words": "a b"})
@@ -118,7 +120,7 @@ def test_an_old_none_counts_as_empty(old: str | None) -> None:
     manager = StateManager(Nones)
     writes: dict[str, Any] = {"xs": [1], "n": 1, "text": "a", "items": [1], "map": {"a": 1}}
     if old:
-        manager.update({name: None for name in ("items", "map")})
+        manager.update(dict.fromkeys(("items", "map")))
     manager.update(writes)
     assert manager.get() == Nones(**writes)
     refused(lambda: manager.update({"xs": None}), "'xs'", "None")
@@ -404,6 +406,7 @@ def test_ops_inside_ops_are_refused() -> None:
     for op in (Replace(Clear()), Replace(Replace(1)), Replace(Remove("a"))):
         refused(lambda op=op: manager.update({"any": op}), "inside another")
     refused(lambda: manager.update({"any": Remove("a")}), "keyed reducer")
+    assert manager.version == 0
 
 
 def test_a_coroutine_function_is_no_transformer() -> None:
@@ -412,7 +415,9 @@ def test_a_coroutine_function_is_no_transformer() -> None:
     async def later(value: Any) -> Any:
         return value
 
-    refused(lambda: StateManager(Loose).transform_field("any", later), "plain function")
+    manager = StateManager(Loose)
+    refused(lambda: manager.transform_field("any", later), "plain function")
+    assert manager.version == 0
 
 
 def test_remove_names_the_key_that_is_not_there() -> None:
@@ -471,7 +476,9 @@ def test_initialize_replaces_everything() -> None:
 
     class Begun(BaseModel):
         model_config = ConfigDict(extra="allow")
-        xs: Annotated[list[int], lambda old, new: calls.append(new) or [*old, *new]] = Field(default_factory=lambda: [0])
+        xs: Annotated[list[int], lambda old, new: calls.append(new) or [*old, *new]] = Field(
+            default_factory=lambda: [0]
+        )
         n: int = 1
 
     manager = StateManager(Begun)
