@@ -193,9 +193,10 @@ def test_a_control_is_known_where_it_declares_so() -> None:
 
 
 def test_a_control_under_a_tick_of_its_own_is_in_the_pass() -> None:
-    """Below a class whose `tick` is unknown, a control halts by the pass's rules and has its number."""
-    reported: list[str] = []
+    """Below an unknown `tick` a control halts by the pass's rules, has its number, and is told of once."""
+    reported, events = list[str](), list[str]()
     ticker = Ticker()
+    ticker.trace = lambda what, node: events.append(f"{what} {node.name}")
     ticker.report = lambda node, _error: reported.append(node.name)
 
     class Own(decorators.PassThrough):
@@ -209,6 +210,14 @@ def test_a_control_under_a_tick_of_its_own_is_in_the_pass() -> None:
     assert control.activation == ticker.number
     assert ticker.tick(root) is S
     assert (reported, lost.terminated) == (["lost"], 1)
+    assert [each for each in sorted(events) if each.split()[1] in ("lost", "f", "own")] == [
+        "finished f",
+        "finished own",
+        "halted lost",
+        "started f",
+        "started lost",
+        "started own",
+    ]
 
 
 def test_direct_leaves_are_ticked_in_place() -> None:
