@@ -22,6 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         print(f"error: {MissingExtraError('the command line', 'cli')}", file=sys.stderr)
         return 2
-    from jianmu.cli.app import execute
+    from jianmu.cli.app import execute  # noqa: PLC0415  # it imports the extra
 
     return execute(sys.argv[1:] if arguments is None else arguments)

@@ -121,7 +121,12 @@ def step(
 
 @app.command
 def tree(
-    agent: str, /, *, format: Literal["text", "mermaid", "dot"] = "text", statuses: Path | None = None, debug: Flag = False
+    agent: str,
+    /,
+    *,
+    format: Literal["text", "mermaid", "dot"] = "text",
+    statuses: Path | None = None,
+    debug: Flag = False,
 ) -> int:
     """Draw an agent's tree.
 
@@ -135,9 +140,7 @@ def tree(
 
 
 @app.command
-def demo(
-    file: Path | None = None, /, *, report: Path | None = None, debug: Flag = False
-) -> int:
+def demo(file: Path | None = None, /, *, report: Path | None = None, debug: Flag = False) -> int:
     """Work through refund requests: a rule decides what it can, and you decide the rest.
 
     Args:

@@ -17,7 +17,6 @@ from jianmu.engine.events import Answered, Asked, Event
 from jianmu.engine.interaction import Answer, Suspension
 from jianmu.errors import InteractionError, InvalidAnswerError
 
-
 Show = Callable[[Suspension], list[str]]
 
 
@@ -28,12 +27,12 @@ class Stage(Protocol):
         """Stop, and show what leads to a prompt."""
         ...
 
-    def say(self, text: str, *, end: str = "\n") -> None:
-        """Show a text while paused."""
+    async def ask(self, keyboard: Keyboard, prompt: str) -> str:
+        """Return what is typed after a prompt."""
         ...
 
-    def typed(self, line: str) -> None:
-        """Take note of what was typed."""
+    def reject(self, why: str) -> None:
+        """Say why what was typed is no answer."""
         ...
 
     def resume(self) -> None:
@@ -113,13 +112,11 @@ class Asker:
 
     async def _is_answered(self, question: Suspension, form: Form, prompt: str) -> bool:
         """Read one line; whether the question is answered by it, or takes no answer any more."""
-        self._stage.say(prompt, end="")
-        line = await self._keyboard.line()
-        self._stage.typed(line)
+        line = await self._stage.ask(self._keyboard, prompt)
         try:
             answer = form.parse(line)
         except (ValueError, RecursionError):
-            self._stage.say(form.wanted)
+            self._stage.reject(form.wanted)
             return False
         return await self._is_taken(question, answer)
 
@@ -128,11 +125,11 @@ class Asker:
         try:
             await self._agent.interaction.answer(Answer(question.id, answer))
         except InvalidAnswerError as refused:
-            self._stage.say(refusal(refused))
+            self._stage.reject(refusal(refused))
             self._current = question.id
             return False
         except InteractionError as refused:
-            self._stage.say(one_line(str(refused)))
+            self._stage.reject(one_line(str(refused)))
             return True
         self.count += 1
         self._tell()

@@ -13,9 +13,9 @@ from pydantic_core import to_jsonable_python
 
 from jianmu.agent import Agent
 from jianmu.cli.faults import Exit, complain, describe
+from jianmu.cli.forms import hint
 from jianmu.cli.load import write_text
 from jianmu.draw.outline import one_line
-from jianmu.engine.answers import wants
 from jianmu.engine.interaction import Suspension
 from jianmu.engine.limits import exceeded
 from jianmu.engine.outcome import Outcome
@@ -67,7 +67,7 @@ def _tell_open(questions: tuple[Suspension, ...], target: str, save: Path | None
     for question in questions:
         text = one_line(" ".join(question.message.split()))
         print(f"waits: {one_line(question.path)}: {text}", file=sys.stderr)
-        print(f"  id {question.id}, answered by {wants(question.response_schema)}", file=sys.stderr)
+        print(f"  id {question.id}, to be answered with {one_line(hint(question.response_schema))}", file=sys.stderr)
     if save is None:
         print("nothing was saved: give --save FILE to go on later", file=sys.stderr)
         return

@@ -7,7 +7,7 @@ import traceback
 from enum import IntEnum
 
 from jianmu.draw.outline import one_line
-from jianmu.errors import JianmuError
+from jianmu.errors import JianmuError, StateError
 
 
 class Exit(IntEnum):
@@ -36,15 +36,17 @@ def describe(error: BaseException) -> str:
     return one_line(f"{said} ({where[0]})" if where else said)
 
 
+def is_usage(error: BaseException) -> bool:
+    """Whether the command line is at fault, its input included."""
+    return isinstance(error, UsageError) or (isinstance(error, StateError) and error.path == "input")
+
+
 def report(error: BaseException, *, debug: bool) -> Exit:
     """Tell an error on stderr and return its exit code; with `debug` the traceback comes before it."""
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, UsageError):
-        complain(str(error))
-        return Exit.USAGE
-    complain(describe(error))
-    return Exit.FAILURE
+    complain(str(error) if isinstance(error, UsageError) else describe(error))
+    return Exit.USAGE if is_usage(error) else Exit.FAILURE
 
 
 def complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,17 @@ def form_of(schema: JsonObject) -> Form:
     if len(inner) == 1 and len(parts) == 2:
         return _or_nothing(form_of(inner[0]))
     return _plain(kind, schema)
+
+
+def hint(schema: JsonObject) -> str:
+    """Return what JSON answers a schema, short enough for a line."""
+    options = _options(schema)
+    if options:
+        return " or ".join(json.dumps(option, ensure_ascii=False) for option in options)
+    if form_of(schema).is_inline:
+        return "true or false"
+    names = {"string": 'a text in quotes, "..."', "integer": "a whole number", "number": "a number"}
+    return names.get(str(schema.get("type")), f"JSON that fits {wants(schema)}")
 
 
 def _plain(kind: JsonValue, schema: JsonObject) -> Form:
@@ -118,10 +130,13 @@ def _text(line: str) -> str:
 
 
 def _number(line: str) -> JsonValue:
-    found = _json(line)
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise ValueError(line)
-    return found
+    try:
+        return int(line.strip())
+    except ValueError:
+        found = float(line.strip())
+    if math.isfinite(found):
+        return found
+    raise ValueError(line)
 
 
 def _json(line: str) -> JsonValue:

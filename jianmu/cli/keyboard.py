@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import TextIO
 
@@ -41,6 +42,12 @@ class Keyboard:
             self._typed += some
         line, end, self._typed = self._typed.partition(b"\n")
         return self._told((line + end).decode("utf-8", "replace"))
+
+    def has_more(self) -> bool:
+        """Whether something was typed that was not read yet."""
+        if sys.platform == "win32":
+            return False
+        return bool(self._typed) or bool(select.select([self._source], [], [], 0)[0])
 
     def _told(self, line: str) -> str:
         if not line:

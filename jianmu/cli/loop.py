@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
@@ -13,7 +13,7 @@ import anyio
 T = TypeVar("T")
 
 
-class Terminated(KeyboardInterrupt):  # noqa: N818  # like the interrupt that it is a kind of
+class Terminated(KeyboardInterrupt):  # like the interrupt that it is a kind of
     """The process was asked to end (SIGTERM)."""
 
 
@@ -34,7 +34,7 @@ def in_loop(function: Callable[[], Awaitable[T]]) -> T:
 
 
 @contextmanager
-def _terminable(terms: list[int]) -> Iterator[None]:
+def _terminable(terms: list[int]) -> Generator[None]:
     """Treat SIGTERM as Ctrl-C, and note it."""
 
     def note(number: int, _: FrameType | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -15,15 +15,18 @@ from jianmu.agent import Agent
 from jianmu.cli.asker import Asker
 from jianmu.cli.drive import Drive
 from jianmu.cli.ending import conclude, keep
-from jianmu.cli.faults import Exit, UsageError, describe
+from jianmu.cli.faults import Exit, UsageError, describe, is_usage
+from jianmu.cli.forms import hint
 from jianmu.cli.keyboard import Keyboard
 from jianmu.cli.load import check_writable, load_agent, parse_json, read_checkpoint, read_input
 from jianmu.cli.loop import Terminated, in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
+from jianmu.cli.telling import QUESTIONS
+from jianmu.engine.events import Event
 from jianmu.engine.interaction import Answer
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.stream import Stream
-from jianmu.errors import InteractionError, SetupError, StateError, StoreError
+from jianmu.errors import InteractionError, InvalidAnswerError, SetupError, StateError, StoreError
 
 AnyAgent = Agent[Any]
 OVER = ("finished", "failed")
@@ -36,7 +39,6 @@ def run_agent(target: str, given: str | None, save: Path | None, *, is_quiet: bo
         check_writable(save)
     with redirect_stdout(sys.stderr):
         agent = load_agent(target)
-        _check_input(agent, fields)
         has_human = agent.runner.options.human is not None
         waits = has_human or sys.stdin.isatty()
         start = partial(agent.stream, fields, until_suspend=not waits)
@@ -62,13 +64,6 @@ def resume_agent(
         return _followed(agent, drive.recovery, target, save or file, is_quiet=is_quiet, may_ask=True)
 
 
-def _check_input(agent: AnyAgent, fields: Mapping[str, Any] | None) -> None:
-    try:
-        agent.state_manager.check_input(fields or {})
-    except StateError as error:
-        raise UsageError(describe(error)) from None
-
-
 def _load(agent: AnyAgent, record: dict[str, Any], file: Path) -> None:
     """Have the agent take over a run that is not over."""
     try:
@@ -83,13 +78,20 @@ def _answer(agent: AnyAgent, answer: Answer) -> None:
     try:
         in_loop(partial(agent.interaction.answer, answer))
     except InteractionError as error:
-        raise UsageError(describe(error)) from None
+        text = describe(error)
+        if isinstance(error, InvalidAnswerError) and error.id is not None:
+            text += f"; answer with {hint(agent.interaction.record(error.id).question.response_schema)}"
+    else:
+        return
+    raise UsageError(text)
 
 
-def screen_of(agent: AnyAgent, *, is_quiet: bool) -> Lines:
+def _screen(agent: AnyAgent, *, is_quiet: bool, is_asked: bool) -> Lines:
     """Return what shows a run: a live tree where stderr is a terminal that can show one, else lines."""
+    if is_quiet:
+        return Lines((Event,))
     console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
-    return LiveTree(agent.root, console) if is_live(console) and not is_quiet else Lines(is_quiet=is_quiet)
+    return LiveTree(agent.root, console) if is_live(console) else Lines(QUESTIONS if is_asked else ())
 
 
 def _followed(
@@ -102,10 +104,11 @@ def _followed(
     may_ask: bool,
 ) -> Exit:
     """Follow a run to its end, however it ends."""
-    screen = screen_of(agent, is_quiet=is_quiet)
+    is_asked = may_ask and sys.stdin.isatty()
+    screen = _screen(agent, is_quiet=is_quiet, is_asked=is_asked)
 
     async def follow() -> tuple[Outcome, bool]:
-        asker = Asker(agent, screen, Keyboard(sys.stdin)) if may_ask and sys.stdin.isatty() else None
+        asker = Asker(agent, screen, Keyboard(sys.stdin)) if is_asked else None
         outcome = await Drive(agent, screen, asker).run(start)
         return outcome, asker is not None and asker.is_over
 
@@ -115,8 +118,9 @@ def _followed(
         keep(agent, save)
         print("interrupted", file=sys.stderr)
         return Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED
-    except Exception:
-        keep(agent, save)
+    except Exception as error:
+        if not is_usage(error):
+            keep(agent, save)
         raise
     keep(agent, save)
     return conclude(agent, outcome, target, save, is_left_open=is_left_open)

@@ -16,37 +16,45 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from jianmu.cli.keyboard import Keyboard
 from jianmu.cli.picture import STYLES, picture
-from jianmu.cli.telling import Teller
+from jianmu.cli.telling import ROUTINE, Teller
 from jianmu.draw.outline import MARKS
-from jianmu.engine.events import Event, NodeFinished, NodeHalted
+from jianmu.engine.events import Event
 
 FRAME_SECONDS = 0.1
 Footer = Callable[[], Iterable[RenderableType]]
 
 
 class Lines:
-    """Writes one line for each event that is worth it.
+    """Writes one line for each event that is worth it; while a question waits, the lines wait too.
 
     Args:
-        is_quiet: show questions only.
-        is_terse: show nothing of nodes.
+        silent: kinds of events that are not shown.
     """
 
-    def __init__(self, *, is_quiet: bool = False, is_terse: bool = False) -> None:
-        self._teller = Teller(is_terse=is_terse)
-        self._is_quiet = is_quiet
+    def __init__(self, silent: tuple[type[Event], ...] = ()) -> None:
+        self._teller = Teller(silent)
         self._start = time.monotonic()
+        self._held: list[str] = []
+        self._is_paused = False
+        self._is_prompting = False
 
     @property
     def console_file(self) -> TextIO:
         """Where questions are shown: stderr, unless that is no terminal and stdout is one."""
-        return sys.__stdout__ if _is_shown_on_stdout() and sys.__stdout__ else sys.stderr
+        stdout = sys.__stdout__
+        is_there = stdout is not None and stdout.isatty() and not sys.stderr.isatty()
+        return stdout if is_there and stdout is not None else sys.stderr
 
     def take(self, event: Event) -> None:
         """Show an event."""
         line = self._teller.line(event)
-        if line is not None and not self._is_quiet:
+        if line is None:
+            return
+        if self._is_paused:
+            self._held.append(line)
+        else:
             self.tell(line)
 
     def tell(self, line: str) -> None:
@@ -54,7 +62,7 @@ class Lines:
         print(line, file=sys.stderr, flush=True)
 
     def summary(self, status: Status) -> str:
-        """Return how a run has ended, in a line."""
+        """Return how a run stands, in a line."""
         seconds = time.monotonic() - self._start
         passes = self._teller.passes
         return f"{MARKS[status]} {status.name} · {passes} {'pass' if passes == 1 else 'passes'} · {seconds:.1f} s"
@@ -63,22 +71,37 @@ class Lines:
         """Keep what is shown up to date until cancelled."""
 
     def pause(self, lines: list[str]) -> None:
-        """Show what leads to a prompt."""
+        """Let what moves stand still, and show what leads to a prompt."""
+        self._is_paused = True
         for line in lines:
-            self.say(line)
+            print(line, file=self.console_file)
 
-    def say(self, text: str, *, end: str = "\n") -> None:
-        """Show a text while paused."""
-        print(text, end=end, file=self.console_file, flush=True)
+    async def ask(self, keyboard: Keyboard, prompt: str) -> str:
+        """Return what is typed after a prompt."""
+        was_typed_ahead = keyboard.has_more()
+        print(prompt, end="", file=self.console_file, flush=True)
+        self._is_prompting = True
+        line = await keyboard.line()
+        self._is_prompting = False
+        if was_typed_ahead:
+            print(line, file=self.console_file, flush=True)
+        return line
 
-    def typed(self, line: str) -> None:
-        """Nothing: the terminal shows what is typed."""
+    def reject(self, why: str) -> None:
+        """Say why what was typed is no answer."""
+        print(why, file=self.console_file, flush=True)
 
     def resume(self) -> None:
-        """Nothing: there is nothing that stood still."""
+        """Let what stood still go on."""
+        if self._is_prompting:
+            print(file=self.console_file, flush=True)
+        self._is_paused = self._is_prompting = False
+        held, self._held = self._held, []
+        for line in held:
+            self.tell(line)
 
     def close(self) -> None:
-        """Nothing is left to be put in order."""
+        """Put in order what is left."""
 
 
 class LiveTree(Lines):
@@ -88,39 +111,28 @@ class LiveTree(Lines):
         root: the tree.
         console: the terminal.
         footer: returns the lines below the tree.
-        is_terse: show nothing of nodes but the tree.
     """
 
-    def __init__(
-        self, root: Behaviour, console: Console, footer: Footer | None = None, *, is_terse: bool = False
-    ) -> None:
-        super().__init__(is_terse=is_terse)
+    def __init__(self, root: Behaviour, console: Console, footer: Footer | None = None) -> None:
+        super().__init__(ROUTINE)
         self._root = root
         self._console = console
         self._footer = footer or self._progress
         self._live: Live | None = None
         self._room = 0
         self._rows = 0
-        self._prompt = ""
-        self._held: list[str] = []
+        self._tried = 0
+        self._is_unsure = False
+        self._last: Group | None = None
 
     @property
     def console_file(self) -> TextIO:
         """The terminal."""
         return self._console.file  # pyright: ignore[reportReturnType]  # rich types it as IO[str]
 
-    def take(self, event: Event) -> None:
-        """Show an event, unless the tree shows it."""
-        line = self._teller.line(event)
-        if line is not None and not isinstance(event, (NodeFinished, NodeHalted)) and not line.startswith("?"):
-            self.tell(line)
-
     def tell(self, line: str) -> None:
-        """Write a line above the tree, once it moves."""
-        if self._live is None:
-            self._held.append(line)
-        else:
-            self._console.print(Text(line), soft_wrap=True)
+        """Write a line above the tree."""
+        self._console.print(Text(line), soft_wrap=True)
 
     async def refresh(self) -> None:
         """Draw the tree again and again until cancelled."""
@@ -133,29 +145,31 @@ class LiveTree(Lines):
     def pause(self, lines: list[str]) -> None:
         """Let the tree stand still and show a question below it."""
         asked = [line[: self._console.width * 4] for line in ["", *lines]]
-        self._room = sum(map(self._height, asked)) + 1
-        self._rows = self._close() if self._live is not None else 0
-        self._room = 0
+        self._room = sum(map(self._height, asked)) + 2
+        self._rows = self._close()
+        self._room = self._tried = 0
+        self._rows += sum(map(self._height, asked))
         super().pause(asked)
 
-    def say(self, text: str, *, end: str = "\n") -> None:
-        """Show a text while paused, and count the rows that it takes."""
-        self._rows += self._height(text) if end else 0
-        self._prompt = "" if end else text
-        super().say(text, end=end)
+    async def ask(self, keyboard: Keyboard, prompt: str) -> str:
+        """Return what is typed after a prompt, and note the rows that it takes."""
+        line = await super().ask(keyboard, prompt)
+        self._tried += self._height(prompt + line)
+        self._is_unsure = keyboard.has_more()
+        return line
 
-    def typed(self, line: str) -> None:
-        """Count the row that was typed, with its prompt."""
-        self._rows += self._height(self._prompt + line)
+    def reject(self, why: str) -> None:
+        """Put the reason in the place of what was typed."""
+        self._erase(self._tried)
+        self._tried = self._height(why)
+        super().reject(why)
 
     def resume(self) -> None:
         """Take the question away and let the tree move on."""
-        up = min(self._rows, self._console.height - 1)
-        self._console.file.write(f"\r\x1b[{up}A\x1b[J")
+        self._erase(self._rows + self._tried)
+        self._is_prompting = False
         self._open()
-        held, self._held = self._held, []
-        for line in held:
-            self.tell(line)
+        super().resume()
 
     def close(self) -> None:
         """Leave the tree as it stands and give the terminal back."""
@@ -175,21 +189,35 @@ class LiveTree(Lines):
         return len(self._frame().renderables)
 
     def _frame(self) -> Group:
-        """Return the tree and what stands below it, in the room that there is."""
+        """Return the tree and what stands below it, in the room that there is.
+
+        Of a run that was cut short it shows where that stood.
+        """
+        if self._root.status is Status.INVALID and self._last is not None:
+            return self._last
         below: list[RenderableType] = list(self._footer())
         rows = self._console.height - len(below) - self._room - 1
-        return Group(*picture(self._root, max(rows, 3)), *below)
+        frame = Group(*picture(self._root, max(rows, 3)), *below)
+        if self._root.status is not Status.INVALID:
+            self._last = frame
+        return frame
 
     def _progress(self) -> list[Text]:
         return [Text(self.summary(self._root.status), style=STYLES[self._root.status])]
 
+    def _erase(self, rows: int) -> None:
+        """Clear the rows above the cursor, unless more was typed ahead, whose rows nobody has counted.
+
+        Line by line, since some terminals keep what is cleared in one stroke.
+        """
+        if self._is_unsure:
+            return
+        up = min(rows, self._console.height - 1)
+        self._console.file.write("\r" + "\x1b[2K\x1b[1A" * up + "\x1b[2K")
+        self._console.file.flush()
+
     def _height(self, text: str) -> int:
         return max(1, math.ceil(cell_len(text) / self._console.width))
-
-
-def _is_shown_on_stdout() -> bool:
-    stdout = sys.__stdout__
-    return stdout is not None and stdout.isatty() and not sys.stderr.isatty()
 
 
 def is_live(console: Console) -> bool:

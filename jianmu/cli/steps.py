@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -65,7 +66,9 @@ def step_agent(target: str, given: str | None, ticks: int | None, *, is_json: bo
         return in_loop(partial(_step, agent, fields, ticks, is_json=is_json, stdout=stdout))
 
 
-async def _step(agent: AnyAgent, fields: Mapping[str, Any] | None, ticks: int | None, *, is_json: bool, stdout: Any) -> Exit:
+async def _step(
+    agent: AnyAgent, fields: Mapping[str, Any] | None, ticks: int | None, *, is_json: bool, stdout: Any
+) -> Exit:
     watch = Watch()
     agent.tree.visitors.append(watch)
     agent.state_manager.subscribe(watch.note)
@@ -96,8 +99,6 @@ def _code(agent: AnyAgent) -> Exit:
 
 def _width(stdout: Any) -> int | None:
     """Return the columns of the terminal, or None where lines have no end."""
-    import shutil
-
     return shutil.get_terminal_size().columns if stdout.isatty() else None
 
 

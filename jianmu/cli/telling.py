@@ -29,7 +29,8 @@ from jianmu.engine.events import (
 )
 
 SILENT = (RunStarted, PassStarted, NodeStarted, StateChanged, Token, Saved, RunEnded)
-ROUTINE = (NodeFinished, NodeHalted, Asked, Answered)
+QUESTIONS = (Asked, Answered)
+ROUTINE = (NodeFinished, NodeHalted, *QUESTIONS)
 FRAME = frozenset(Event.model_fields)
 
 
@@ -46,12 +47,12 @@ class Teller:
     nodes that a reactive tree asks again in each pass are told once.
 
     Args:
-        is_terse: tell nothing of nodes and questions.
+        silent: kinds of events of which nothing is told.
     """
 
-    def __init__(self, *, is_terse: bool = False) -> None:
+    def __init__(self, silent: tuple[type[Event], ...] = ()) -> None:
         self.passes = 0
-        self._silent = (*SILENT, *ROUTINE) if is_terse else SILENT
+        self._silent = (*SILENT, *silent)
         self._since: dict[str, int] = {}
         self._last: dict[str, tuple[Status, str]] = {}
         self._paths: dict[str, str] = {}

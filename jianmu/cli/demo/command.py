@@ -26,6 +26,7 @@ from jianmu.cli.keyboard import Keyboard
 from jianmu.cli.load import check_writable
 from jianmu.cli.loop import Terminated, in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
+from jianmu.cli.telling import ROUTINE
 from jianmu.draw.outline import printable
 from jianmu.engine.interaction import Suspension
 
@@ -67,8 +68,8 @@ async def _work(agent: Agent[Desk], *, is_attended: bool) -> End:
 def _screen(agent: Agent[Desk]) -> Lines:
     console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
     if is_live(console):
-        return LiveTree(agent.root, console, footer=partial(_progress, agent), is_terse=True)
-    return Lines(is_terse=True)
+        return LiveTree(agent.root, console, footer=partial(_progress, agent))
+    return Lines(ROUTINE)
 
 
 def _progress(agent: Agent[Desk]) -> list[Table]:

@@ -10,6 +10,7 @@ import anyio.to_thread
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Sequence
+from pydantic import JsonValue
 
 from jianmu.cli.demo.reading import read_requests
 from jianmu.cli.demo.records import Decision, Desk, Filed, Request
@@ -94,10 +95,10 @@ class AskPerson(InteractiveNode):
     def request(self) -> Question:
         """Return the question."""
         request = _current(self)
-        data = {"amount": str(request.amount), "days": request.days}
+        data: dict[str, JsonValue] = {"amount": str(request.amount), "days": request.days}
         return Question("\n".join(card(request, why_doubtful(request))), answer=bool, data=data)
 
-    def on_answer(self, answer: bool) -> Status:  # noqa: FBT001  # the answer is a bool
+    def on_answer(self, answer: bool) -> Status:  # the answer is a bool
         """Decide."""
         return _decide(self, "approved" if answer else "declined", self._by, why_doubtful(_current(self)))
 
@@ -183,6 +184,8 @@ def _current(node: Node | InteractiveNode) -> Request:
     return node.context.manager.read("current")
 
 
-def _decide(node: Node | InteractiveNode, outcome: Literal["approved", "declined", "refused"], by: str, why: str) -> Status:
+def _decide(
+    node: Node | InteractiveNode, outcome: Literal["approved", "declined", "refused"], by: str, why: str
+) -> Status:
     node.write_state({"decisions": [Decision(request=_current(node), outcome=outcome, by=by, why=why)]})
     return Status.SUCCESS

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -57,14 +57,16 @@ def _parsed(raw: bytes, number: int) -> Request | str:
     if len(raw) >= LONGEST:
         return f"longer than {LONGEST:,} bytes"
     try:
-        fields = json.loads(raw.decode(), parse_float=Decimal, parse_constant=_refuse)
+        fields: object = json.loads(raw.decode(), parse_float=Decimal, parse_constant=_refuse)
     except UnicodeDecodeError:
         return "not UTF-8"
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} (column {error.colno})"
     except (ValueError, ArithmeticError, RecursionError):
         return "not JSON: a number or a nesting that is out of all bounds"
-    return _request(fields, number) if isinstance(fields, dict) else "not a JSON object"
+    if isinstance(fields, dict):
+        return _request(cast("dict[str, object]", fields), number)
+    return "not a JSON object"
 
 
 def _request(fields: dict[str, object], number: int) -> Request | str:

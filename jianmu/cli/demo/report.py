@@ -85,7 +85,12 @@ def _markdown(state: Desk, source: Path, end: End) -> str:
         lines += ["| line | id | customer | amount | outcome | by | note |", "|--:|---|---|--:|---|---|---|"]
         lines += [_row(row) for row in found] + [""]
     if state.skipped:
-        lines += ["## Skipped lines", "", *(f"- line {each.line}: {_plain(each.problem)}" for each in state.skipped), ""]
+        lines += [
+            "## Skipped lines",
+            "",
+            *(f"- line {each.line}: {_plain(each.problem)}" for each in state.skipped),
+            "",
+        ]
     return "\n".join(lines)
 
 

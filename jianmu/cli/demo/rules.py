@@ -20,16 +20,16 @@ REVIEWER_RULE = (
 def problem_of(request: Request) -> str:
     """Return why a request cannot be looked at any further, or an empty text."""
     if request.same_as is not None:
-        return f"the id stands in line {request.same_as} already"
+        return f"same id as line {request.same_as}"
     if request.amount <= 0:
-        return "the amount is not positive"
+        return "amount is not positive"
     if request.amount > LARGEST:
-        return f"the amount is above {LARGEST:,}"
+        return f"amount is above {LARGEST:,}"
     if request.amount != request.amount.quantize(Decimal("0.01")):
-        return "the amount has fractions of a cent"
+        return "amount has fractions of a cent"
     if request.currency not in CURRENCIES:
-        return f"the currency is none of {', '.join(CURRENCIES)}"
-    return "" if request.days >= 0 else "it was bought in the future"
+        return f"currency is none of {', '.join(CURRENCIES)}"
+    return "" if request.days >= 0 else "bought in the future"
 
 
 def kind_of(request: Request, problem: str) -> Kind:

@@ -15,15 +15,17 @@ def card(request: Request, why: str) -> list[str]:
     days = f"bought {request.days} {'day' if request.days == 1 else 'days'} ago"
     lines = [one_line(f"{request.id} · {request.customer} · {request.price} · {days}")]
     lines += [f'"{one_line(crop(request.reason, 300))}"'] if request.reason else []
-    return [*lines, f"The rule does not decide: {why}.", f"Refund {request.price}?"]
+    return [*lines, f"{why[:1].upper()}{why[1:]}. Refund {request.price}?"]
 
 
 def entry(filed: Filed) -> str:
     """Return the line of a request that is done with."""
     request = filed.request
-    name = set_cell_size(one_line(crop(request.customer, 18)), 18)
-    how = f"{filed.outcome} by {filed.by}" if filed.outcome in ("paid", "declined") else f"{filed.outcome}: {filed.note}"
-    return f"{MARKS[filed.outcome]} {one_line(crop(request.id, 12)):<8} {name} {request.price:>14}  {how}"
+    name = set_cell_size(one_line(crop(request.customer, 16)), 16)
+    how = (
+        f"{filed.outcome} by {filed.by}" if filed.outcome in ("paid", "declined") else f"{filed.outcome}: {filed.note}"
+    )
+    return f"{MARKS[filed.outcome]} {one_line(crop(request.id, 12)):<8} {name} {request.price:>13}  {how}"
 
 
 def crop(text: str, cells: int) -> str:
