@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+import functools
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
@@ -85,7 +87,7 @@ class StateField:
         self.prepared = self._cut(parts, schema, before=True, rules=False, items=False) if self.has_functions else None
         self.full_result = self._cut(parts, schema, before=False, rules=True, items=True)
         self.result = self._cut(parts, schema, before=False, rules=True, items=False)
-        self.serializer = SchemaSerializer(cast("Any", parts.closed(schema)), parts.config)  # Any: typed dicts
+        self._serializer = SchemaSerializer(cast("Any", parts.closed(schema)), parts.config)  # Any: typed dicts
 
     def _check(self, parts: core.Parts, schema: core.Core) -> Check:
         return Check(parts, schema, self.name if self.has_info else None)
@@ -113,9 +115,13 @@ class StateField:
         if self.info.default_factory is not None or self.info.is_required():
             return False
         try:
-            return from_json(self.serializer.to_json(self.info.default)) == data
+            return from_json(self.text(self.info.default)) == data
         except (ValueError, TypeError):
             return False
+
+    def text(self, value: Value) -> bytes:
+        """Return a value as JSON text; Pydantic's warnings are left out, since they quote it."""
+        return self._serializer.to_json(value, warnings=False)
 
     def default(self, others: dict[str, Value]) -> Value:
         """Return the field's default, taken afresh."""
@@ -174,9 +180,20 @@ def _is_model(given: object) -> bool:
 
 def type_text(annotation: Any) -> str:  # Any: annotations
     """Return an annotation as a user would write it."""
+    annotation = _stripped(annotation)
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
     return str(annotation).replace("typing.", "")
+
+
+def _stripped(annotation: Any) -> Any:  # Any: annotations
+    """Return an annotation without metadata and aliases, at every depth."""
+    annotation = unaliased(annotation)[0]
+    origin, args = get_origin(annotation), get_args(annotation)
+    if not args or origin in (Literal, Callable):
+        return annotation
+    inner = tuple(_stripped(each) for each in args)
+    return functools.reduce(lambda one, other: one | other, inner) if origin in (Union, UnionType) else origin[inner]
 
 
 def _call(name: str, reducer: Reducer | None) -> str:

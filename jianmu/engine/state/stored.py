@@ -78,7 +78,7 @@ def to_json(field: StateField, value: Value) -> Json:
         Unfit: it has no JSON form.
     """
     try:
-        return from_json(field.serializer.to_json(shown(value)))
+        return from_json(field.text(shown(value)))
     except Exception as error:  # noqa: BLE001  # serializers are a user's
         why = f"it has no JSON form ({type(error).__name__})"
     raise Unfit(why)
@@ -98,7 +98,7 @@ def checked_json(field: StateField, value: Value, check: Check, others: Others) 
     """
     value = shown(value)
     try:
-        text = field.serializer.to_json(value)
+        text = field.text(value)
         if same(value, check.of_json(text, others)):
             return from_json(text)
         why = "it would be read back different from what was written"

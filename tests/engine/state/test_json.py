@@ -10,6 +10,7 @@ import json
 import operator
 import pathlib
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -352,3 +353,21 @@ def test_a_default_need_not_be_of_its_type() -> None:
     loaded = StateManager(Sloppy)
     loaded.load_checkpoint(json.loads(json.dumps(manager.dump_checkpoint())))
     assert loaded.get() == manager.get() == Sloppy(n=2)
+
+
+def test_nothing_warns_of_a_value() -> None:
+    """A value that Pydantic's serializer would warn of, quoting it, warns nobody (warnings are errors here)."""
+
+    class Counted(BaseModel):
+        counts: Counter[str] = Counter()
+        text: str = None  # pyright: ignore[reportAssignmentType]
+
+    manager = StateManager(Counted)
+    manager.attach_store_check()
+    manager.update({"counts": {"a": 1}})
+    manager.merge_dict("counts", {"b": 2})
+    loaded = StateManager(Counted)
+    loaded.load_checkpoint(manager.dump_checkpoint())
+    assert loaded.get().counts == Counter(a=1, b=2)
+    with pytest.raises(StateWriteError, match="read-only"):
+        loaded.get().counts["c"] = 1

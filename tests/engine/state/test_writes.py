@@ -539,3 +539,16 @@ def test_values_given_to_the_writer_belong_to_the_error_only_by_type() -> None:
         StateManager(Loose).update({"anny": 1}, _writer="root/a")
     assert (caught.value.field, caught.value.path) == ("anny", "root/a")
     assert "root/a" in str(caught.value)
+
+
+def test_types_are_named_as_a_user_would_write_them() -> None:
+    """The type in an error's text is without metadata."""
+
+    class Typed(BaseModel):
+        x: dict[str, Annotated[int, Field(ge=0)]] | None = None
+        y: list[tuple[Annotated[str, AfterValidator(str)], ...]] = []
+
+    manager = StateManager(Typed)
+    refused(lambda: manager.update({"x": 1}), "takes dict[str, int] | None and was given int")
+    refused(lambda: manager.update({"y": 1}), "takes list[tuple[str, ...]] and was given int")
+    assert manager.version == 0
