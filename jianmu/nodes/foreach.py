@@ -58,9 +58,10 @@ class ForEach(Branch):
         super().__init__(name, [])
         call = f'ForEach("{name}", body, over=...)'
         plain(call.replace("body", "body(item, index)"), body)
-        for option, given in (("over", over), ("key", key)):
-            if callable(given):
-                plain(call.replace("over", option), given)
+        if callable(over):
+            plain(call, over)
+        if key is not None:
+            plain(call.replace("over", "key"), key)
         ports = {"over": Port("over", False, Any), "into": Port("into", True, list[Any], None)}
         give_ports(self, ports, {"over": over} if into is None else {"over": over, "into": into})
         self._body, self._key, self._into = body, key, into

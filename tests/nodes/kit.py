@@ -47,7 +47,9 @@ class Table:
         options: those of the agent.
     """
 
-    def __init__(self, make: Callable[[Diary], Behaviour], values: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, make: Callable[[Diary], Behaviour], values: dict[str, Any] | None = None, **options: Any
+    ) -> None:
         self.clock = VirtualClock(autojump=True)
         self.diary = Diary(self.clock)
         self.root = make(self.diary)

@@ -32,7 +32,10 @@ async def test_a_switch_without_a_match_takes_the_default_or_fails(default: bool
     """No match: the default, and FAILURE without one."""
     table = Table(
         lambda diary: Switch(
-            "switch", lambda s: s.name, {"a": Scripted("a", SUCCESS)}, default=Scripted("d", SUCCESS) if default else None
+            "switch",
+            lambda s: s.name,
+            {"a": Scripted("a", SUCCESS)},
+            default=Scripted("d", SUCCESS) if default else None,
         ),
         {"name": "z"},
     )
@@ -51,7 +54,9 @@ async def test_the_choice_of_a_switch_is_made_once() -> None:
     assert table.diary.order()[2:] == ["start b", "end b"]
 
 
-@pytest.mark.parametrize(("ok", "otherwise", "expected"), [(True, True, "then"), (False, True, "else"), (False, False, "")])
+@pytest.mark.parametrize(
+    ("ok", "otherwise", "expected"), [(True, True, "then"), (False, True, "else"), (False, False, "")]
+)
 async def test_if_then_else(ok: bool, otherwise: bool, expected: str) -> None:
     """One node if the condition holds, else the other; FAILURE where there is none."""
     table = Table(
@@ -108,7 +113,9 @@ async def test_utility_takes_the_first_of_equal_ones_and_keeps_it() -> None:
 async def test_utility_returns_what_its_child_returns() -> None:
     """FAILURE of the best child is FAILURE; nobody else is tried."""
     table = Table(
-        lambda diary: Utility("u", [Sleep("a", 1, diary, result=FAILURE), Sleep("b", 1, diary)], scores=lambda s: [1, 0])
+        lambda diary: Utility(
+            "u", [Sleep("a", 1, diary, result=FAILURE), Sleep("b", 1, diary)], scores=lambda s: [1, 0]
+        )
     )
     assert await table.run() is FAILURE
     assert table.diary.count("start", "b") == 0

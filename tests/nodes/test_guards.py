@@ -37,7 +37,9 @@ async def test_a_guard_halts_its_child_when_the_condition_ends() -> None:
 
 async def test_a_guard_that_does_not_hold_lets_nothing_start() -> None:
     """The condition is asked before the child is ticked."""
-    table = Table(lambda diary: Guard("g", Scripted("a", SUCCESS, diary=diary), condition=lambda s: s.ok), {"ok": False})
+    table = Table(
+        lambda diary: Guard("g", Scripted("a", SUCCESS, diary=diary), condition=lambda s: s.ok), {"ok": False}
+    )
     assert await table.run() is FAILURE
     assert table.diary.order() == []
 
@@ -46,7 +48,9 @@ async def test_a_guard_over_a_finished_child_is_seen_in_every_pass() -> None:
     """In a memoryless Sequence the guard of a finished child still ends what comes after it."""
     table = Table(
         lambda diary: Sequence(
-            "s", memory=False, children=[Guard("g", Sleep("a", 1, diary), condition=lambda s: s.ok), Sleep("b", 9, diary)]
+            "s",
+            memory=False,
+            children=[Guard("g", Sleep("a", 1, diary), condition=lambda s: s.ok), Sleep("b", 9, diary)],
         )
     )
     assert await table.run_with(table.writing(3, ok=False)) is FAILURE
@@ -57,7 +61,9 @@ async def test_a_guard_over_a_finished_child_is_seen_in_every_pass() -> None:
 async def test_a_guard_wants_a_bool() -> None:
     """A condition that returns something else is an error with the path."""
     table = Table(lambda diary: Guard("g", Scripted("a", SUCCESS), condition=lambda s: s.items))
-    with pytest.raises(RunError, match=r"node 'g': the function given as Guard\(\"g\", child, condition=...\) has to return a"):
+    with pytest.raises(
+        RunError, match=r"node 'g': the function given as Guard\(\"g\", child, condition=...\) has to return a"
+    ):
         await table.agent.run()
 
 
@@ -173,7 +179,9 @@ async def test_conditions_below_a_catch_are_still_looked_at() -> None:
         return state.ok
 
     table = Table(
-        lambda diary: Sequence("s", memory=False, children=[Catch("c", is_ok("ok"), on=ValueError), Sleep("b", 9, diary)])
+        lambda diary: Sequence(
+            "s", memory=False, children=[Catch("c", is_ok("ok"), on=ValueError), Sleep("b", 9, diary)]
+        )
     )
     assert await table.run_with(table.writing(1, ok=False)) is FAILURE
     assert table.diary.at("clean", "b") == [1.0]

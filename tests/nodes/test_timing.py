@@ -41,7 +41,9 @@ async def test_a_halted_timer_waits_the_whole_time_again() -> None:
     """Halting forgets the time."""
     table = Table(
         lambda diary: Selector(
-            "s", memory=False, children=[Guard("g", Forever("f", diary), condition=lambda s: s.n == 1), Timer("t", seconds=1)]
+            "s",
+            memory=False,
+            children=[Guard("g", Forever("f", diary), condition=lambda s: s.n == 1), Timer("t", seconds=1)],
         )
     )
     assert await table.run_with(table.writing(0.6, n=1), table.writing(0.7, n=2)) is SUCCESS
@@ -127,7 +129,9 @@ async def test_a_timeout_stands_still_while_its_child_waits_only_for_people() ->
     table = Table(
         lambda diary: Timeout(
             "t",
-            Sequence("s", memory=True, children=[Sleep("a", 0.6, diary), AskHuman("ask", message="?"), Forever("b", diary)]),
+            Sequence(
+                "s", memory=True, children=[Sleep("a", 0.6, diary), AskHuman("ask", message="?"), Forever("b", diary)]
+            ),
             seconds=1,
         )
     )
@@ -246,7 +250,9 @@ async def test_a_cooldown_does_not_hold_up_a_suspension() -> None:
     """A run that waits for a person only suspends at once, though a Cooldown rests in it."""
     table = Table(
         lambda diary: Sequence(
-            "s", memory=True, children=[Cooldown("c", Scripted("a", SUCCESS), seconds=100), AskHuman("ask", message="?")]
+            "s",
+            memory=True,
+            children=[Cooldown("c", Scripted("a", SUCCESS), seconds=100), AskHuman("ask", message="?")],
         )
     )
     outcome = await table.agent.run_until_suspend()
@@ -262,7 +268,9 @@ async def test_a_cooldown_does_not_hold_up_a_suspension() -> None:
 def test_wrong_seconds_are_refused_at_once(kind: type, seconds: object) -> None:
     """Seconds are a number from 0 up, or a function; anything else is refused with the call to write."""
     child = () if kind is Timer else (Scripted("a", SUCCESS),)
-    with pytest.raises(SetupError, match=rf"{kind.__name__}\(\"t\".*seconds=\.\.\.\) takes seconds, from 0 to 100 years"):
+    with pytest.raises(
+        SetupError, match=rf"{kind.__name__}\(\"t\".*seconds=\.\.\.\) takes seconds, from 0 to 100 years"
+    ):
         kind("t", *child, seconds=seconds)
 
 
