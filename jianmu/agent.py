@@ -24,7 +24,7 @@ from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
-from jianmu.engine.runner import End, Options, ReactiveRunner
+from jianmu.engine.runner import Options, ReactiveRunner
 from jianmu.engine.session import Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
@@ -215,8 +215,6 @@ class Agent(Generic[S]):
                 await self._session.load(thread_id)
             if self._session.standing == "new":
                 raise UnknownThreadError(f"there is no thread '{thread_id}' to go on with", thread_id=thread_id)
-            if self._session.standing not in ("suspended", "interrupted"):
-                return self._calls.outcome(End(self.status))
             return self._calls.outcome(await self._calls.go_on(given))
 
     def halt(self, reason: str | None = None) -> None:

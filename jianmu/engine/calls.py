@@ -22,7 +22,7 @@ from jianmu.engine.outcome import Outcome
 from jianmu.engine.phases import Phase
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import End, ReactiveRunner
-from jianmu.engine.session import Session
+from jianmu.engine.session import UNFINISHED, Session
 from jianmu.engine.stepping import Stepper
 from jianmu.engine.tree import path_of
 from jianmu.errors import AgentBusyError, SetupError, UnfinishedRunError, UnsetStateError
@@ -105,7 +105,12 @@ class Calls(Generic[S]):
             return await self._drive(begin, until_suspend)
 
     async def go_on(self, call: Call) -> End:
-        """Go on with the run of the current thread, until it suspends again or ends; the agent is claimed."""
+        """Go on with the run of the current thread, until it suspends again or ends; the agent is claimed.
+
+        Of a run that has ended it returns how it ended, and runs nothing.
+        """
+        if self._session.standing not in UNFINISHED:
+            return End(self._session.result)
 
         async def begin() -> None:
             self._set(call)
@@ -226,7 +231,9 @@ class Calls(Generic[S]):
 
     def _step_result(self) -> dict[str, Any]:  # Any: as the schema
         """Return the step fields; from now on they are spent."""
-        self._session.settle("suspended" if self._runner.phase is Phase.SUSPENDED else "idle")
+        status = self._runner.root.status
+        at_rest = "idle" if status is Status.RUNNING else _standing(End(status))
+        self._session.settle("suspended" if self._runner.phase is Phase.SUSPENDED else at_rest)
         return self._runner.manager.take_step_fields()
 
     # The block in which coroutines go on between calls

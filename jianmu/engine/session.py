@@ -57,6 +57,11 @@ class Session(Generic[S]):
         """Whether the thread's run can go on: it waits for answers, or was cut short with a store."""
         return self.standing == "suspended" or (self.standing == "interrupted" and self._store is not None)
 
+    @property
+    def result(self) -> Status:
+        """What the thread's last run has ended with; INVALID if it gave no result."""
+        return {"finished": Status.SUCCESS, "failed": Status.FAILURE}.get(self.standing, Status.INVALID)
+
     async def take(self, thread_id: str | None) -> None:
         """Make a thread the current one; None means the current one, or a new one.
 
