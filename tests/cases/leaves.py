@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import anyio
@@ -309,13 +309,3 @@ def assert_quiet(agent: Agent[Any]) -> None:
     assert not tasks.cleaning
     assert not agent.runner.host.is_open
     assert not agent.runner.context.deadlines
-
-
-@asynccontextmanager
-async def beside(*others: Callable[[], Awaitable[Any]]) -> AsyncIterator[None]:
-    """Run coroutine functions beside the block; they end with it."""
-    async with anyio.create_task_group() as group:
-        for other in others:
-            group.start_soon(other)
-        yield
-        group.cancel_scope.cancel()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
-import operator
 import py_trees
 import pytest
 from py_trees.behaviour import Behaviour
@@ -98,7 +98,9 @@ def _repeated_by_py_trees(diary: Diary) -> Behaviour:
     ("make", "starts"),
     [(_in_a_sequence, 1), (_inverted_twice, 1), (_retried, 2), (_retried_by_py_trees, 2), (_repeated_by_py_trees, 2)],
 )
-async def test_r37_an_old_result_holds_while_the_composite_runs(make: Callable[[Diary], Behaviour], starts: int) -> None:
+async def test_r37_an_old_result_holds_while_the_composite_runs(
+    make: Callable[[Diary], Behaviour], starts: int
+) -> None:
     """Whatever is written meanwhile: X is not executed again, D is started once and never halted."""
     clock = VirtualClock(autojump=True)
     diary = Diary(clock)
@@ -160,7 +162,10 @@ async def test_r38_an_eternal_guard_over_a_plain_object_is_polled() -> None:
     diary = Diary(clock)
     switch = {"on": True}
     agent = Agent(
-        EternalGuard("g", Sleep("leaf", 10, diary), condition=lambda: switch["on"]), World, clock=clock, poll_interval=0.1
+        EternalGuard("g", Sleep("leaf", 10, diary), condition=lambda: switch["on"]),
+        World,
+        clock=clock,
+        poll_interval=0.1,
     )
 
     async def turn() -> None:

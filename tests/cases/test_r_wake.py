@@ -79,7 +79,7 @@ async def test_r02_stock_timeout_fires_by_itself_on_the_real_clock() -> None:
 
 
 async def test_r02_own_timeout_fires_by_itself_on_the_agents_clock() -> None:
-    """jianmu's Timeout: FAILURE at t=0.1 of the virtual clock, the leaf halted and cleaned up."""
+    """Timeout of jianmu.nodes: FAILURE at t=0.1 of the virtual clock, the leaf halted and cleaned up."""
     clock = VirtualClock(autojump=True)
     leaf = Sleep("leaf", 0.7, Diary(clock))
     agent = Agent(OwnTimeout("t", leaf, seconds=0.1), World, clock=clock)
@@ -286,7 +286,7 @@ async def test_r11_a_result_that_is_in_beats_a_late_timer() -> None:
 
     async def block() -> None:
         await anyio.sleep(0.02)
-        time.sleep(0.08)
+        time.sleep(0.08)  # noqa: ASYNC251  # the case is a blocked loop
 
     assert await run_with(agent, block) is SUCCESS
 
