@@ -95,6 +95,7 @@ class Calls(Generic[S]):
             await self._session.take(call.thread_id)
             if self._session.is_unfinished:
                 self._refuse_unfinished(call.on_new_input or self._defaults.on_new_input)
+            self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
             await self._runner.abandon()
 
             async def begin() -> None:
@@ -297,12 +298,10 @@ class Calls(Generic[S]):
 
     def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
         """Refuse new input while the thread's run is unfinished, unless it is to be given up."""
-        interaction = self._context.interaction
         if policy == "withdraw":
-            interaction.withdraw_open(path_of(self._runner.root), "new input")
             return
         thread = self._session.thread_id
-        question = interaction.suspension
+        question = self._context.interaction.suspension
         give_up = 'or give it up with on_new_input="withdraw"'
         if question is None:
             raise UnfinishedRunError(

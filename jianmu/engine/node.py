@@ -184,7 +184,7 @@ class AsyncNode(NodeMixin, Behaviour):
         activity.halt()
         if activity.asked and not context.run.is_parking:
             context.run.interaction.withdraw_open(context.path)
-            activity.asked.clear()
+        activity.asked.clear()
 
     def is_held(self) -> bool:
         """Whether the node has finished and stands by its result: it is not entered again, only reported."""
@@ -197,6 +197,7 @@ class AsyncNode(NodeMixin, Behaviour):
         if not context.run.journal.is_empty:
             context.run.journal.new_activation(context.origin())
         mark_loops(self, number)
+        activity.asked.clear()
         activity.started = context.manager.version
         activity.begin()
 
@@ -213,16 +214,20 @@ class AsyncNode(NodeMixin, Behaviour):
         return self.status
 
     def memento(self) -> Any:  # Any: JSON
-        """Return the result that the node holds, for a checkpoint."""
+        """Return what the node has asked, or that it holds a result."""
         activity = self.context.activity
+        if activity is not None and self.status is Status.RUNNING and activity.asked:
+            return {"asked": sorted(activity.asked)}
         if activity is None or not self.is_held():
             return None
         return {"held": self.status.name, "started": activity.started}
 
     def restore(self, value: Any) -> None:  # Any: JSON
-        """Take back the result that the node held."""
+        """Take back what the node has asked, or the result that it held."""
         activity = self.context.activity
-        if activity is not None and value is not None:
+        if activity is not None and "asked" in value:
+            activity.asked.update(value["asked"])
+        elif activity is not None:
             activity.finished = 0
             activity.started = int(value["started"])
 

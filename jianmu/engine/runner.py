@@ -237,8 +237,9 @@ class ReactiveRunner(Generic[S]):
             if due is not None and due <= clock.now():
                 return None if has_waited else await checkpoint()
             has_waited = True
-            await clock.wait(self.wake.armed(), self._until(due))
-            self._count_time()
+            counts = not self._is_only_asking()
+            await clock.wait(self.wake.armed(), self._until(due) if counts else due)
+            self._count_time(counts)
             if self.pace.is_woken and self._stop is None and not self.options.min_interval:
                 return None
             if due is not None and not self.pace.is_woken and clock.now() >= due:
@@ -257,17 +258,17 @@ class ReactiveRunner(Generic[S]):
         limit = exceeded(self.context.limits, self.context.usage)
         return None if limit is None else End(Status.INVALID, limit=limit)
 
-    def _count_time(self) -> None:
+    def _count_time(self, counts: bool = True) -> None:
         """Add the time that has passed to the run's usage, unless it only waited for people."""
         now = self.context.clock.now()
-        if now > self._mark and not self._is_only_asking():
+        if counts:
             self.context.usage.seconds += now - self._mark
         self._mark = now
 
     def _until(self, due: float | None) -> float | None:
         """Return the earlier of the next pass and the end of the time limit."""
         timeout = self.context.limits.timeout
-        if timeout is None or self._is_only_asking():
+        if timeout is None:
             return due
         end = self._mark + timeout - self.context.usage.seconds
         return end if due is None else min(due, end)
