@@ -12,30 +12,30 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-CACHE = ROOT / ".cache" / "py_trees"
 VERSION = "2.6.0"
 
 
-def fetched() -> Path:
+def fetched(cache: Path) -> Path:
     """Return the folder of py_trees' source distribution, fetched by pip the first time."""
-    folder = CACHE / f"py_trees-{VERSION}"
+    folder = cache / f"py_trees-{VERSION}"
     if not folder.is_dir():
-        wanted = ["--no-binary", ":all:", "--no-deps", f"py-trees=={VERSION}", "--dest", str(CACHE)]
+        wanted = ["--no-binary", ":all:", "--no-deps", f"py-trees=={VERSION}", "--dest", str(cache)]
         done = subprocess.run(
             [sys.executable, "-m", "pip", "download", "-q", *wanted], capture_output=True, check=False
         )
         if done.returncode:
             pytest.skip(f"py_trees' source distribution cannot be fetched: {done.stderr.decode()[-300:]}")
-        with tarfile.open(next(CACHE.glob("py_trees-*.tar.gz"))) as archive:
-            archive.extractall(CACHE, filter="data")
+        with tarfile.open(next(cache.glob("py_trees-*.tar.gz"))) as archive:
+            archive.extractall(cache, filter="data")
     return folder
 
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_py_trees_own_tests_pass_with_this_ticker() -> None:
+def test_py_trees_own_tests_pass_with_this_ticker(pytestconfig: pytest.Config) -> None:
     """What py_trees promises of its trees holds when jianmu ticks them."""
-    folder = fetched()
+    assert pytestconfig.cache is not None
+    folder = fetched(pytestconfig.cache.mkdir("py_trees"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "ticked_by_jianmu", "-q", "-c", os.devnull, "--rootdir", ".", "tests"],
         cwd=folder,
