@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from jianmu.errors import MissingExtraError
 
@@ -16,10 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 success, 1 failure, error or limit, 2 wrong usage, 3 suspended, 130 Ctrl-C.
     """
-    try:
-        for name in ("cyclopts", "jsonschema", "rich"):
-            importlib.import_module(name)
-    except ImportError:
+    if not all(map(find_spec, ("cyclopts", "jsonschema", "rich"))):
         print(f"error: {MissingExtraError('the command line', 'cli')}", file=sys.stderr)
         return 2
     from jianmu.cli.app import execute  # noqa: PLC0415  # it imports the extra

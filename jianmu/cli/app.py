@@ -34,7 +34,8 @@ def execute(arguments: Sequence[str]) -> int:
     is_debug = "--debug" in arguments
     try:
         code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
     except CycloptsError as error:
         complain(f"{error}")
         print("see: jianmu --help", file=sys.stderr)

@@ -53,3 +53,8 @@ class Keyboard:
         if not line:
             raise NoMoreInputError
         return line.rstrip("\r\n")
+
+
+def is_terminal() -> bool:
+    """Whether somebody is there to type: stdin is a terminal."""
+    return sys.__stdin__ is not None and not sys.__stdin__.closed and sys.__stdin__.isatty()

@@ -100,7 +100,7 @@ def read_input(given: str | None) -> dict[str, Any] | None:
 
 def _text(given: str) -> str:
     try:
-        if given == "-":
+        if given == "-" and sys.__stdin__ is not None:
             return sys.stdin.buffer.read().decode("utf-8-sig")
         return Path(given[1:]).read_text(encoding="utf-8-sig") if given.startswith("@") else given
     except (OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from jianmu.cli.drive import Drive
 from jianmu.cli.ending import conclude, keep
 from jianmu.cli.faults import Exit, UsageError, describe, is_usage
 from jianmu.cli.forms import hint
-from jianmu.cli.keyboard import Keyboard
+from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable, load_agent, parse_json, read_checkpoint, read_input
 from jianmu.cli.loop import Terminated, in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
@@ -40,7 +40,7 @@ def run_agent(target: str, given: str | None, save: Path | None, *, is_quiet: bo
     with redirect_stdout(sys.stderr):
         agent = load_agent(target)
         has_human = agent.runner.options.human is not None
-        waits = has_human or sys.stdin.isatty()
+        waits = has_human or is_terminal()
         start = partial(agent.stream, fields, until_suspend=not waits)
         return _followed(agent, start, target, save, is_quiet=is_quiet, may_ask=not has_human)
 
@@ -104,7 +104,7 @@ def _followed(
     may_ask: bool,
 ) -> Exit:
     """Follow a run to its end, however it ends."""
-    is_asked = may_ask and sys.stdin.isatty()
+    is_asked = may_ask and is_terminal()
     screen = _screen(agent, is_quiet=is_quiet, is_asked=is_asked)
 
     async def follow() -> tuple[Outcome, bool]:

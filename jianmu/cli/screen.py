@@ -123,7 +123,7 @@ class LiveTree(Lines):
         self._rows = 0
         self._tried = 0
         self._is_unsure = False
-        self._last: Group | None = None
+        self._stood: list[Text] = []
 
     @property
     def console_file(self) -> TextIO:
@@ -189,21 +189,22 @@ class LiveTree(Lines):
         return len(self._frame().renderables)
 
     def _frame(self) -> Group:
-        """Return the tree and what stands below it, in the room that there is.
-
-        Of a run that was cut short it shows where that stood.
-        """
-        if self._root.status is Status.INVALID and self._last is not None:
-            return self._last
+        """Return the tree and what stands below it, in the room that there is."""
         below: list[RenderableType] = list(self._footer())
         rows = self._console.height - len(below) - self._room - 1
-        frame = Group(*picture(self._root, max(rows, 3)), *below)
-        if self._root.status is not Status.INVALID:
-            self._last = frame
-        return frame
+        return Group(*self._tree(max(rows, 3)), *below)
+
+    def _tree(self, rows: int) -> list[Text]:
+        """Return the lines of the tree; of a run that was cut short they show where it stood."""
+        if self._root.status is not Status.INVALID or not self._stood:
+            self._stood = picture(self._root, rows)
+        return self._stood
 
     def _progress(self) -> list[Text]:
-        return [Text(self.summary(self._root.status), style=STYLES[self._root.status])]
+        status = self._root.status
+        if status is Status.INVALID:
+            return []
+        return [Text(self.summary(status), style=STYLES[status])]
 
     def _erase(self, rows: int) -> None:
         """Clear the rows above the cursor, unless more was typed ahead, whose rows nobody has counted.

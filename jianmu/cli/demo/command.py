@@ -22,7 +22,7 @@ from jianmu.cli.demo.report import End, sum_line, write_report
 from jianmu.cli.demo.rules import REVIEWER_RULE, review
 from jianmu.cli.drive import Drive
 from jianmu.cli.faults import Exit, UsageError
-from jianmu.cli.keyboard import Keyboard
+from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable
 from jianmu.cli.loop import Terminated, in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
@@ -39,7 +39,9 @@ def run_demo(file: Path | None, report: Path | None) -> Exit:
     source, target = file or SHIPPED, report or REPORT
     _check_readable(source)
     check_writable(target)
-    is_attended = sys.stdin.isatty()
+    if target.resolve() == source.resolve():
+        raise UsageError(f"{target}: the report would take the place of the requests")
+    is_attended = is_terminal()
     by = "you" if is_attended else "reviewer"
     human = None if is_attended else _reviewer
     agent = Agent(desk_tree(source, target, by), state_schema=Desk, human=human)

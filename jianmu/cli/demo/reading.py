@@ -13,6 +13,13 @@ from pydantic import ValidationError
 from jianmu.cli.demo.records import Request, Skipped
 
 LONGEST = 100_000
+WORDS = {
+    "missing": "is missing",
+    "is_instance_of": "has to be a number",
+    "string_unicode": "is no valid Unicode",
+    "int_type": "has to be a whole number",
+    "string_type": "has to be a text",
+}
 
 
 class Read(NamedTuple):
@@ -74,7 +81,8 @@ def _request(fields: dict[str, object], number: int) -> Request | str:
         return Request.model_validate({**fields, "line": number, "same_as": None})
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        words = WORDS.get(first["type"], f"{first['msg'][:1].lower()}{first['msg'][1:]}")
+        return f"{'.'.join(map(str, first['loc']))}: {words}"
 
 
 def _refuse(name: str) -> None:

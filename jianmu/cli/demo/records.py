@@ -49,7 +49,9 @@ class Request(BaseModel):
     @property
     def price(self) -> str:
         """The amount as it is shown."""
-        digits = f"{self.amount:,.2f}" if abs(self.amount) < Decimal(10) ** 12 else f"{self.amount:.2e}"
+        cents = self.amount.as_tuple().exponent
+        exact = f"{self.amount:,.2f}" if isinstance(cents, int) and cents >= -2 else f"{self.amount:.6g}"
+        digits = exact if abs(self.amount) < Decimal(10) ** 12 else f"{self.amount:.2e}"
         return one_line(f"{digits} {self.currency}")
 
 

@@ -1,0 +1,117 @@
+"""Agents that the tests of the command line run; `here` tells that one is at work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+from py_trees.behaviour import Behaviour
+from py_trees.behaviours import Success
+from py_trees.common import ParallelPolicy
+from py_trees.composites import Parallel, Selector, Sequence
+from pydantic import BaseModel
+
+from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Status, action, async_action, condition
+from jianmu.nodes import Approve, AskHuman, Choose, Repeat
+
+
+class Refund(BaseModel):
+    amount: float = 0
+    receipt: Annotated[str | None, Ephemeral("run")] = None
+    name: str = ""
+    colour: str = ""
+    is_sure: bool = False
+
+
+@condition
+def is_small(state: Refund) -> bool:
+    return state.amount < 100
+
+
+@async_action
+async def pay(context, amount: In[float]) -> dict[str, str]:
+    print("paying")  # what a node prints must not get into the output
+    await anyio.lowlevel.checkpoint()
+    return {"receipt": f"{amount:.2f} paid"}
+
+
+@action
+def boom(context) -> None:
+    raise ValueError("no\nmoney")
+
+
+@action
+def refuse(context) -> bool:
+    return False
+
+
+class Sleepy(AsyncNode):
+    """Sleeps until it is halted, and tells in files that it began and that it was cleaned up."""
+
+    async def update_async(self) -> Status:
+        self.here("began")
+        await anyio.sleep_forever()
+        return Status.SUCCESS
+
+    async def cleanup(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.here("cleaned")
+
+    def here(self, name: str) -> None:
+        Path(os.environ["SHOP"], name).touch()
+
+
+def _sequence(*children: Behaviour) -> Sequence:
+    return Sequence("main", memory=True, children=list(children))
+
+
+def desk() -> Agent[Refund]:
+    by_rule = Sequence("by rule", memory=True, children=[is_small("small"), pay("pay", amount="amount")])
+    by_hand = Approve("by hand", pay("pay", amount="amount"), message=lambda state: f"Pay {state.amount:.2f}?")
+    return Agent(Selector("desk", memory=True, children=[by_rule, by_hand]), state_schema=Refund)
+
+
+def questions() -> Agent[Refund]:
+    children: list[Behaviour] = [
+        AskHuman("who", message="What is your name?", into="name"),
+        Choose("colour", message="Which colour?", options=["red", "green"], into="colour"),
+        AskHuman("sure", message="Are you sure?", answer=bool, into="is_sure"),
+        AskHuman("much", message="How much?", answer=float, into="amount", data={"least": 3}),
+    ]
+    return Agent(Parallel("all", ParallelPolicy.SuccessOnAll(), children=children), state_schema=Refund)
+
+
+def broken() -> Agent[Refund]:
+    return Agent(_sequence(boom("boom")), state_schema=Refund)
+
+
+def failing() -> Agent[Refund]:
+    return Agent(_sequence(refuse("refuse")), state_schema=Refund)
+
+
+def sleepy() -> Agent[Refund]:
+    return Agent(_sequence(Sleepy("sleep")), state_schema=Refund)
+
+
+def limited() -> Agent[Refund]:
+    return Agent(Repeat("again", refuse_never("go")), state_schema=Refund, limits=Limits(max_ticks=3))
+
+
+@action
+def refuse_never(context) -> None:
+    return None
+
+
+async def _says_seven(question: object) -> float:
+    return 7.0
+
+
+def with_human() -> Agent[Refund]:
+    return Agent(AskHuman("ask", message="?", answer=float, into="amount"), state_schema=Refund, human=_says_seven)
+
+
+agent = desk()
+stock = Sequence("stock", memory=True, children=[Success("fine")])
+number = 3
