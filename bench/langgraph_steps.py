@@ -51,7 +51,7 @@ def append(effort: Effort) -> Pair:
     message = human("new")
     graph = chain(lambda _: {"messages": [message]})
     conversation = {"messages": [human(f"message {index}") for index in range(LONG)]}
-    return in_turns(lambda: appending(LONG, effort.times(500)), peer, effort.rounds)
+    return in_turns(lambda: appending(LONG, effort.times(200)), peer, effort.rounds)
 
 
 def node(effort: Effort) -> Pair:

@@ -1,4 +1,8 @@
-"""How two things are timed fairly: in turns, with the garbage collector off for both, the best of several rounds."""
+"""How two things are timed fairly: in turns, with the garbage collector off for both, the best of many short rounds.
+
+A short round has a chance to run undisturbed on a busy machine, a long one has none. Time is that of the wall: a side
+that waits is charged for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ class Effort:
     @property
     def rounds(self) -> int:
         """How many times each side is timed."""
-        return 2 if self.short else 15
+        return 2 if self.short else 30
 
     def times(self, number: int) -> int:
         """Return how many times an operation is repeated in a round."""

@@ -94,7 +94,7 @@ def outside_write(backend: str, effort: Effort) -> Pair:
         agent = Agent(WaitForDoor("wait"), state_schema=Door)
         async with agent:
             return await async_in_turns(
-                lambda: opening(agent, effort.times(100)), lambda: there_and_back(effort.times(300)), effort.rounds
+                lambda: opening(agent, effort.times(20)), lambda: there_and_back(effort.times(300)), effort.rounds
             )
 
     return anyio.run(main, backend=backend)
@@ -115,11 +115,11 @@ def step(backend: str, effort: Effort) -> Pair:
 
         async def ours() -> float:
             return await async_block(
-                lambda: agent.step({"left": next(numbers), "right": -next(numbers)}), effort.times(300)
+                lambda: agent.step({"left": next(numbers), "right": -next(numbers)}), effort.times(50)
             )
 
         async def peer() -> float:
-            return block(tree.tick, effort.times(300))
+            return block(tree.tick, effort.times(50))
 
         async with agent:
             return await async_in_turns(ours, peer, effort.rounds)

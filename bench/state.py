@@ -39,7 +39,7 @@ def scalar_write(effort: Effort) -> Pair:
 
     def writer(size: int) -> float:
         manager = managers[size]
-        return block(lambda: manager.update({"rounds": next(numbers)}), effort.times(2_000))
+        return block(lambda: manager.update({"rounds": next(numbers)}), effort.times(300))
 
     numbers = itertools.count(1)
     managers = {size: manager_of(size) for size in (LARGE, SMALL)}
@@ -55,7 +55,7 @@ def appending(size: int, times: int) -> float:
 
 def append(effort: Effort) -> Pair:
     """Append one message to 10,000, and to 100, without reading in between."""
-    times = effort.times(500)
+    times = effort.times(200)
     return in_turns(lambda: appending(LONG, times), lambda: appending(SMALL, times), effort.rounds)
 
 
@@ -64,7 +64,7 @@ def get(effort: Effort) -> Pair:
 
     def reader(size: int) -> float:
         managers[size].update({"rounds": next(numbers)})
-        return block(managers[size].get, effort.times(20_000))
+        return block(managers[size].get, effort.times(10_000))
 
     numbers = itertools.count(1)
     managers = {size: manager_of(size) for size in (LARGE, SMALL)}

@@ -62,12 +62,12 @@ def flat(leaf: type[Behaviour]) -> Behaviour:
 
 def flat_update(effort: Effort) -> Pair:
     """Tick 1,000 leaves that override `update` alone."""
-    return compare(lambda: flat(Plain), effort, ours=100, peer=10)
+    return compare(lambda: flat(Plain), effort, ours=10, peer=1)
 
 
 def flat_callbacks(effort: Effort) -> Pair:
     """Tick 1,000 leaves that override all three callbacks."""
-    return compare(lambda: flat(Whole), effort, ours=100, peer=10)
+    return compare(lambda: flat(Whole), effort, ours=10, peer=1)
 
 
 def parked(effort: Effort) -> Pair:
@@ -77,7 +77,7 @@ def parked(effort: Effort) -> Pair:
         done: list[Behaviour] = [Plain(f"leaf{index}") for index in range(999)]
         return Sequence("parked", memory=True, children=[*done, Waiting("last")])
 
-    return compare(build, effort, ours=5_000, peer=50)
+    return compare(build, effort, ours=2_000, peer=10)
 
 
 def chain(levels: int) -> Behaviour:
@@ -92,4 +92,4 @@ def nested(effort: Effort) -> Pair:
     """Tick 200 nested memory Sequences; 5,000 must work too."""
     if tick(chain(TOO_DEEP_TO_RECURSE)) is not Status.RUNNING:
         raise RuntimeError("5,000 nested Sequences do not work")
-    return compare(lambda: chain(200), effort, ours=200, peer=10)
+    return compare(lambda: chain(200), effort, ours=40, peer=3)
