@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import operator
@@ -98,6 +99,7 @@ def test_s02_what_a_validator_made_is_stored() -> None:
 class Wrapped(BaseModel):
     name: str = ""
     items: Annotated[list[Annotated[str, AfterValidator(lambda x: f"h({x})")]], operator.add] = []
+    ended: Annotated[list[str], AfterValidator(lambda xs: [*xs, "end"]), operator.add] = []
     n: int = 0
 
     @field_validator("name")
@@ -120,7 +122,7 @@ def test_s03_a_value_is_validated_once() -> None:
     assert manager.get().items == ["h(y)", "h(y)", "h(y)", "h(z)"]
 
 
-@pytest.mark.parametrize("write", [{"name": "x"}, {"items": ["x"]}, {"name": Replace("x")}])
+@pytest.mark.parametrize("write", [{"name": "x"}, {"items": ["x"]}, {"name": Replace("x")}, {"ended": ["x"]}])
 def test_s03_with_a_store_a_value_that_would_not_come_back_is_refused(write: dict[str, Any]) -> None:
     """A validator that changes its own output is found at the write, before the commit."""
     manager = StateManager(Wrapped)
@@ -754,6 +756,34 @@ def test_s32_two_writes_cannot_break_a_rule_that_each_keeps() -> None:
             thread.join(30)
         assert len(refused) == 1
         assert manager.get().lo <= manager.get().hi
+
+
+def test_s32_two_writes_are_never_checked_at_once() -> None:
+    """While one write is with the model's validator, another one waits, though it is of another field."""
+    inside, most = [], []
+    meet = threading.Barrier(2)
+
+    class Slow(BaseModel):
+        lo: int = 0
+        hi: int = 0
+
+        @model_validator(mode="after")
+        def wait(self) -> Slow:
+            inside.append(1)
+            most.append(len(inside))
+            with contextlib.suppress(threading.BrokenBarrierError):
+                meet.wait(0.02 if threading.current_thread() is not threading.main_thread() else 0)
+            inside.pop()
+            return self
+
+    manager = StateManager(Slow)
+    threads = [threading.Thread(target=manager.update, args=({name: 1},)) for name in ("lo", "hi")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert max(most) == 1
+    assert manager.get() == Slow(lo=1, hi=1)
 
 
 def test_s32_a_write_is_checked_as_a_whole() -> None:

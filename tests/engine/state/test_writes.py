@@ -221,6 +221,7 @@ class Informed(BaseModel):
     lo: int = 0
     hi: int = 10
     other: str = "o"
+    total: Annotated[int, operator.add] = 1
     items: Annotated[list[int], operator.add] = []
 
     @field_validator("lo", "hi", "items")
@@ -241,12 +242,12 @@ def test_a_validator_that_asks_sees_the_fields_as_they_will_be() -> None:
     """Validators with `info` run for the fields written, with all others as they will be."""
     manager = StateManager(Informed)
     SEEN.clear()
-    manager.update({"lo": 20, "hi": "30", "items": [1], "other": "p"})
-    assert SEEN["lo"].items() >= {"hi": 30, "other": "p"}.items()
+    manager.update({"lo": 20, "hi": "30", "items": [1], "other": "p", "total": 4})
+    assert SEEN["lo"].items() >= {"hi": 30, "other": "p", "total": 5}.items()
     assert SEEN["hi"]["lo"] == 20
     SEEN.clear()
     manager.update({"items": [2]})
-    assert SEEN == {"items": {"lo": 20, "hi": 30, "other": "p"}}
+    assert SEEN == {"items": {"lo": 20, "hi": 30, "other": "p", "total": 5}}
     SEEN.clear()
     manager.update({"other": "x"})
     assert SEEN == {}
@@ -552,3 +553,71 @@ def test_types_are_named_as_a_user_would_write_them() -> None:
     refused(lambda: manager.update({"x": 1}), "takes dict[str, int] | None and was given int")
     refused(lambda: manager.update({"y": 1}), "takes list[tuple[str, ...]] and was given int")
     assert manager.version == 0
+
+
+def test_validators_of_the_whole_run_once_for_each_write() -> None:
+    """`before` sees what comes in, the others the result; each is called once per write."""
+    seen: list[tuple[str, list[int]]] = []
+
+    def note(what: str) -> Callable[[list[int]], list[int]]:
+        return lambda value: seen.append((what, list(value))) or value
+
+    class Noted(BaseModel):
+        xs: Annotated[list[int], BeforeValidator(note("before")), AfterValidator(note("after")), operator.add] = []
+        own: Annotated[list[int], BeforeValidator(note("before")), AfterValidator(note("after")), longer] = []
+
+    manager = StateManager(Noted)
+    for field in ("xs", "own"):
+        manager.update({field: [1]})
+        seen.clear()
+        manager.update({field: [2]})
+        assert seen == [("before", [2]), ("after", [1, 2])]
+        seen.clear()
+        manager.transform_field(field, lambda xs: [*xs, 3])
+        assert seen == [("before", [1, 2, 3]), ("after", [1, 2, 3])]
+
+
+def longer(old: list[int], new: list[int]) -> list[int]:
+    """Append."""
+    return [*old, *new]
+
+
+def test_a_refused_append_leaves_no_trace() -> None:
+    """An append that is refused because of another field is in no later list, read now or later."""
+
+    class Grown(BaseModel):
+        xs: Annotated[list[int], operator.add] = []
+        n: int = 0
+
+    manager = StateManager(Grown)
+    manager.update({"xs": [1]})
+    before = manager.get()
+    refused(lambda: manager.update({"xs": [98, 99], "n": "x"}), "'n'")
+    manager.update({"xs": [2]})
+    refused(lambda: manager.update({"xs": [98], "n": "x"}), "'n'")
+    after = manager.get()
+    manager.update({"xs": [3]})
+    assert [state.xs for state in (before, after, manager.get())] == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_a_transform_that_returns_what_it_got_changes_nothing() -> None:
+    """The same object back is a write that wakes nobody."""
+    manager = StateManager(Loose)
+    manager.update({"any": [1]})
+    changes: list[Any] = []
+    manager.subscribe(changes.append)
+    manager.transform_field("any", lambda value: value)
+    assert [(change.fields, change.changed) for change in changes] == [(("any",), ())]
+
+
+def test_an_incomplete_input_is_still_checked() -> None:
+    """What is given is refused by its name, though other required fields are missing."""
+
+    class Required(BaseModel):
+        a: int
+        b: int
+
+    manager = StateManager(Required)
+    refused(lambda: manager.initialize({"b": "x"}), "'b'")
+    manager.initialize({"b": 1})
+    assert manager.read("b") == 1
