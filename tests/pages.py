@@ -15,7 +15,7 @@ FENCE = re.compile(
 )
 INCLUDE = re.compile(r'^ *--8<-- "(?P<path>[^"]+)"$', re.MULTILINE)
 
-# What a block may call itself. `python` blocks run; a session at a terminal is `console`, and does not.
+# What a block may call itself. `python` blocks run; the commands of a `console` block run too, each at its `$ `.
 LANGUAGES = {"console", "dot", "ini", "json", "mermaid", "python", "sh", "text", "toml"}
 OUTPUT = 'text title="Output"'
 
@@ -33,6 +33,12 @@ class Block:
     def language(self) -> str:
         """The first word of the info string."""
         return self.info.split()[0] if self.info else ""
+
+    @property
+    def title(self) -> str:
+        """The name of the file that the block stands for, or an empty text."""
+        found = re.search(r'title="([^"]+\.py)"', self.info)
+        return found[1] if found else ""
 
 
 def blocks(page: Path) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The pages: every block of Python runs, prints what the page says, and every language is a known one."""
+"""The pages: every block of Python and every session at a terminal gives what the page says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.house import ROOT
 from tests.pages import LANGUAGES, OUTPUT, Block, blocks, pages
+from tests.transcripts import PROMPT, replay
 
 EXAMPLES = ROOT / "docs" / "examples.md"  # whole programs, which tests/test_examples.py runs
 WITH_CODE = [page for page in pages() if page != EXAMPLES and any(block.language == "python" for block in blocks(page))]
@@ -30,7 +31,7 @@ def run(block: Block, page: Path, module: types.ModuleType) -> None:
 def test_blocks_run_and_print_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The blocks of a page run one after the other in one module; an Output block is what the one before it printed."""
+    """The blocks of a page run one after the other; outputs and sessions at a terminal are what is printed today."""
     module = types.ModuleType("page_" + name_of(page).replace("/", "_").removesuffix(".md").replace("-", "_"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.chdir(tmp_path)
@@ -38,8 +39,12 @@ def test_blocks_run_and_print_what_the_page_says(
         if block.language == "python":
             capsys.readouterr()
             run(block, page, module)
+            if block.title:
+                (tmp_path / block.title).write_text(block.code)
         elif block.info == OUTPUT:
             assert capsys.readouterr().out == block.code, f"{name_of(page)}:{block.line}"
+        elif block.language == "console" and PROMPT in block.code:
+            assert replay(block.code, tmp_path) == block.code, f"{name_of(page)}:{block.line}"
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)

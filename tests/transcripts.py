@@ -1,0 +1,42 @@
+"""Sessions at a terminal, as the pages show them: the commands are run again."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.house import ROOT
+
+IDS = re.compile(r"\b[0-9a-f]{32}\b")
+PROMPT = "$ "
+
+
+def replay(session: str, folder: Path) -> str:
+    """Run the commands of a session in a folder, and return it with what they print now; ids are masked."""
+    lines: list[str] = []
+    for command in (line.removeprefix(PROMPT) for line in session.splitlines() if line.startswith(PROMPT)):
+        lines.append(PROMPT + command)
+        lines += run(command, folder).splitlines()
+    return IDS.sub("<id>", "\n".join(lines) + "\n")
+
+
+def run(command: str, folder: Path) -> str:
+    """Run one command as in a terminal that takes no input; return what it prints on stdout and stderr."""
+    search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": search, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "100"}
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.stdout
