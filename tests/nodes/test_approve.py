@@ -11,7 +11,7 @@ from py_trees.behaviour import Behaviour
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.errors import SetupError
-from jianmu.nodes import Answer, Approve, Guard, Selector, Sequence, Timeout, fail
+from jianmu.nodes import Answer, Approve, AskHuman, Guard, Selector, Sequence, Timeout, fail
 from tests.cases.leaves import FAILURE, RUNNING, SUCCESS, Diary, Scripted, Sleep
 from tests.nodes.kit import Desk, Table
 
@@ -50,7 +50,7 @@ async def test_edited_arguments_can_be_read_by_the_child() -> None:
 
     class Pay(Scripted):
         def update(self) -> Any:
-            seen.append(getattr(self.parent, "edited"))  # noqa: B009
+            seen.append(vars(self.parent)["edited"])
             return SUCCESS
 
     agent = Agent(Approve("a", Pay("x", SUCCESS), message="?"), Desk)
@@ -134,7 +134,10 @@ async def test_halting_withdraws_the_question_and_halts_the_child() -> None:
             children=[Guard("g", Scripted("x", RUNNING), condition=lambda s: s.n % 2 == 1), made(diary)],
         )
     )
-    pending = lambda: [question.id for question in table.agent.interaction.pending]  # noqa: E731
+
+    def pending() -> list[str]:
+        return [question.id for question in table.agent.interaction.pending]
+
     seen: list[list[str]] = []
 
     async def turn() -> None:
@@ -167,7 +170,7 @@ async def test_a_rejection_holds_while_a_composite_looks_again() -> None:
 
     assert await table.run_with(reply, table.writing(2, n=1), table.writing(2.5, n=2)) is SUCCESS
     assert table.diary.order() == ["start b", "end b"]
-    assert len(table.agent.interaction.dump()["records"]) == 1  # type: ignore[arg-type]
+    assert len(table.agent.interaction.dump()["records"]) == 1
 
 
 async def test_a_branch_that_waits_for_approval_waits_for_people() -> None:
@@ -181,7 +184,6 @@ async def test_a_branch_that_waits_for_approval_waits_for_people() -> None:
 @pytest.mark.parametrize("phase", ["asking", "running"])
 async def test_in_another_process_it_goes_on(phase: str) -> None:
     """From JSON alone: an open question can be answered; an approval that was used is not asked for again."""
-    from jianmu.nodes import AskHuman
 
     def make() -> Agent[Desk]:
         return Agent(
@@ -202,13 +204,13 @@ async def test_in_another_process_it_goes_on(phase: str) -> None:
     outcome = await second.resume("so")
     assert outcome.status is SUCCESS
     assert second.state.answer == "so"
-    assert len(second.interaction.dump()["records"]) == 2  # type: ignore[arg-type]
+    assert len(second.interaction.dump()["records"]) == 2
 
 
 def test_a_wrong_show_is_refused() -> None:
     """`show` is a plain function."""
     with pytest.raises(SetupError, match=r'Approve\("a", child, show=\.\.\.\) takes a function, not 3'):
-        Approve("a", Scripted("x", SUCCESS), message="?", show=3)  # type: ignore[arg-type]
+        Approve("a", Scripted("x", SUCCESS), message="?", show=3)
 
 
 def test_approvals_in_a_row() -> None:

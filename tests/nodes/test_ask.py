@@ -26,7 +26,7 @@ from jianmu.nodes import (
     default,
     fail,
 )
-from tests.cases.leaves import FAILURE, RUNNING, SUCCESS, Diary, Do, Scripted, Sleep
+from tests.cases.leaves import FAILURE, RUNNING, SUCCESS, Do, Scripted, Sleep
 from tests.nodes.kit import Desk, Table
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +158,7 @@ async def test_i06_every_json_value_is_an_answer(payload: Any) -> None:
 
 
 async def test_i13_a_question_that_fails_at_its_deadline() -> None:
-    """Asked at 0, restarted at 30: at 60 the node is FAILURE, the fallback runs; a late answer is an ExpiredError."""
+    """Asked at 0, restarted at 30: at 60 it is FAILURE and the fallback runs; a late answer is an ExpiredError."""
     clock = VirtualClock()
     ran: list[str] = []
 
@@ -189,12 +189,12 @@ async def test_i24_a_default_answer_comes_from_the_deadline() -> None:
     assert await table.run() is SUCCESS
     assert table.clock.now() == pytest.approx(60)
     assert table.state.answer == "no"
-    record = table.agent.interaction.dump()["records"][0]  # type: ignore[index]
-    assert record["source"] == "deadline"  # type: ignore[index, call-overload]
+    record = table.agent.interaction.dump()["records"][0]
+    assert record["source"] == "deadline"
 
 
 async def test_i26_a_withdrawn_question_is_failure_with_the_reason() -> None:
-    """Parallel [ForceSuccess(ask A), ask B]: A withdrawn is FAILURE with the reason; an answer to it a WithdrawnError."""
+    """Parallel [ForceSuccess(ask A), ask B]: A withdrawn is FAILURE with the reason, and takes no answer."""
     ask_a, ask_b = AskHuman("a", message="?"), AskHuman("b", message="?", into="answer")
     agent = asks(Parallel("p", ParallelPolicy.SuccessOnAll(), [ForceSuccess("f", ask_a), ask_b]))
     outcome = await agent.run_until_suspend()
@@ -232,7 +232,7 @@ async def test_the_options_may_follow_the_state() -> None:
     with pytest.raises(InvalidAnswerError):
         await agent.resume("z")
     assert (await agent.resume("y")).status is SUCCESS
-    with pytest.raises(RunError, match="node 'c': .* a list of JSON values that is not empty, not list"):
+    with pytest.raises(RunError, match=r"node 'c': .* a list of JSON values that is not empty, not list"):
         await agent.run_until_suspend({"items": []})
 
 
@@ -303,7 +303,7 @@ async def test_an_answer_holds_while_a_composite_looks_again() -> None:
         table.agent.interaction.answer_nowait(Answer(None, "yes"))
 
     assert await table.run_with(reply, table.writing(2, n=1), table.writing(2.5, n=2)) is SUCCESS
-    assert len(table.agent.interaction.dump()["records"]) == 1  # type: ignore[arg-type]
+    assert len(table.agent.interaction.dump()["records"]) == 1
     assert table.diary.order() == ["start b", "end b"]
 
 

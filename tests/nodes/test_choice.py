@@ -84,7 +84,7 @@ async def test_a_condition_that_returns_no_bool_is_an_error_with_the_path() -> N
 
 
 async def test_utility_takes_the_best_and_changes_for_one_better_by_the_margin() -> None:
-    """Ticks the best, leaves it only for one better by `margin`, and halts what it leaves, which is cleaned up first."""
+    """Ticks the best, leaves it only for one better by `margin`, and halts what it leaves; that is cleaned up first."""
     table = Table(
         lambda diary: Utility(
             "u",
@@ -125,7 +125,7 @@ async def test_utility_returns_what_its_child_returns() -> None:
 async def test_scores_that_do_not_fit_are_an_error_with_the_path(scores: object) -> None:
     """One number for each child; anything else is an error that names the node."""
     table = Table(lambda diary: Utility("u", [Sleep("a", 1), Sleep("b", 1)], scores=lambda s: scores))
-    with pytest.raises(RunError, match="node 'u': .* has to return a list of 2 numbers"):
+    with pytest.raises(RunError, match=r"node 'u': .* has to return a list of 2 numbers"):
         await table.agent.run()
 
 
@@ -136,10 +136,10 @@ async def _late(_state: object) -> bool:
 def test_wrong_options_are_refused_at_once() -> None:
     """What is called inside a pass must be a plain function; the cases are a dict; a margin is a number."""
     with pytest.raises(SetupError, match="write `def`, not `async def`"):
-        IfThenElse("if", _late, Scripted("a", SUCCESS))  # type: ignore[arg-type]
+        IfThenElse("if", _late, Scripted("a", SUCCESS))
     with pytest.raises(SetupError, match="takes a function, not 'name'"):
-        Switch("s", "name", {})  # type: ignore[arg-type]
+        Switch("s", "name", {})
     with pytest.raises(SetupError, match=r"takes the cases as a dict"):
-        Switch("s", lambda s: 1, [Scripted("a", RUNNING)])  # type: ignore[arg-type]
+        Switch("s", lambda s: 1, [Scripted("a", RUNNING)])
     with pytest.raises(SetupError, match=r"margin=\.\.\.\) takes a finite number"):
-        Utility("u", [], scores=lambda s: [], margin="1")  # type: ignore[arg-type]
+        Utility("u", [], scores=lambda s: [], margin="1")

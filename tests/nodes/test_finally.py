@@ -343,7 +343,7 @@ async def test_a_suspended_run_does_not_clean_up(make: Callable[[Diary], Cleanup
 
 
 async def test_n19_a_guard_leaf_ends_the_loop_and_the_title_is_set() -> None:
-    """A guard leaf ends the loop [model, guard] with FAILURE; the Finally around sets its field; nothing else is ticked."""
+    """A guard leaf ends the loop with FAILURE; the Finally around it sets its field; nothing else is ticked."""
     ticked: list[str] = []
 
     def model(_node: Do) -> None:
@@ -380,7 +380,7 @@ async def test_a_lambda_that_returns_a_coroutine_is_refused() -> None:
     async def later(_context: Any) -> None:
         return
 
-    table = Table(lambda diary: Finally("f", Scripted("a", SUCCESS), lambda context: later(context)))
+    table = Table(lambda diary: Finally("f", Scripted("a", SUCCESS), lambda context: later(context)))  # noqa: PLW0108  # it hides that it is async
     with pytest.raises(Exception, match="write `async def`"):
         await run(table.agent)
 
@@ -388,7 +388,7 @@ async def test_a_lambda_that_returns_a_coroutine_is_refused() -> None:
 def test_a_cleanup_is_a_function() -> None:
     """Anything that cannot be called is refused at once."""
     with pytest.raises(SetupError, match=r'Finally\("f", child, cleanup\) takes a function of the context'):
-        Finally("f", Scripted("a", SUCCESS), 3)  # type: ignore[arg-type]
+        Finally("f", Scripted("a", SUCCESS), 3)
 
 
 def test_its_child_is_found_as_that_of_a_decorator() -> None:

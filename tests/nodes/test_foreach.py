@@ -243,7 +243,7 @@ async def test_items_without_a_json_form_cannot_be_saved() -> None:
     """An item that JSON cannot hold is an error with the path when the position is saved, not a wrong item later."""
     table = Table(lambda diary: ForEach("e", lambda item, index: AskHuman("a", message="?"), over=[object()]))
     await table.agent.run_until_suspend()
-    with pytest.raises(RunError, match="node 'e' cannot be saved: its items or results hold object"):
+    with pytest.raises(RunError, match=r"node 'e' cannot be saved: its items or results hold object"):
         table.agent.dump_checkpoint()
 
 

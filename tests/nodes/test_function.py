@@ -11,6 +11,7 @@ from py_trees.common import Status
 from py_trees.composites import Sequence
 
 from jianmu.agent import Agent
+from jianmu.engine.clock import VirtualClock
 from jianmu.engine.node import AsyncNode, Node
 from jianmu.engine.ports import Const, In, Out
 from jianmu.errors import InvalidStatusError, RunError, SetupError
@@ -60,6 +61,7 @@ async def test_an_action_gets_its_context_and_inputs(make: Any) -> None:
             ],
         ),
         Desk,
+        clock=VirtualClock(autojump=True),
     )
     assert await run(agent, {"outs": {"x": 7}}) is SUCCESS
     assert agent.state.log == ["s/one 5 EUR", "s/two 3 USD", f"s/{make.fn.__name__} 7 EUR"]
@@ -110,7 +112,7 @@ def returning(result: Any, is_async: bool) -> Any:
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_anything_else_is_an_error_with_the_path(result: Any, is_async: bool) -> None:
     """What an action may not return is an error that names the node and holds no value."""
-    with pytest.raises(InvalidStatusError, match="node 'a' returned .*: an action returns a Status") as caught:
+    with pytest.raises(InvalidStatusError, match=r"node 'a' returned .*: an action returns a Status") as caught:
         await run(Agent(returning(result, is_async)("a"), Desk))
     assert "secret" not in str(caught.value)
 
@@ -155,7 +157,7 @@ async def test_a_condition_returns_a_bool(is_async: bool) -> None:
         return None
 
     node = async_condition(later)("c") if is_async else condition(now)("c")
-    with pytest.raises(RunError, match="node 'c': .* has to return a bool"):
+    with pytest.raises(RunError, match=r"node 'c': .* has to return a bool"):
         await run(Agent(node, Desk))
 
 
@@ -222,11 +224,15 @@ def _plain_fn(_context: Any) -> None: ...
         (action, Pay(), "Pay is an async function: write @async_action"),
         (action, lambda: None, r"takes nothing: write def <lambda>\(context\)"),
         (condition, lambda: True, r"takes nothing: write def <lambda>\(state\)"),
-        (action, lambda context, amount: None, r"parameter 'amount' of <lambda> is no input: write def <lambda>\(context, amount"),
+        (
+            action,
+            lambda context, amount: None,
+            r"parameter 'amount' of <lambda> is no input: write def <lambda>\(context, amount",
+        ),
         (action, lambda context, *rest: None, "parameter 'rest' of <lambda> is no input"),
         (action, 3, "makes nodes of functions, not of 3"),
     ],
-)  # fmt: skip
+)
 def test_wrong_functions_are_refused_with_the_line_to_write(decorate: Callable[..., Any], fn: Any, text: str) -> None:
     """A plain function in the place of an async one, the reverse, and parameters that are no inputs: SetupError."""
     with pytest.raises(SetupError, match=text):

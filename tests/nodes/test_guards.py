@@ -92,10 +92,14 @@ def at_once(error: Exception) -> Behaviour:
 @pytest.mark.parametrize("make", [raiser, at_once])
 async def test_n11_a_catch_turns_what_it_names_into_failure(make: object) -> None:
     """FAILURE inside the tree, the run goes on; another exception ends the run and names the child's path."""
-    table = Table(lambda diary: Selector("s", memory=True, children=[Catch("c", make(ValueError("x")), on=(ValueError,)), Sleep("b", 1, diary)]))  # type: ignore[operator]  # fmt: skip
+    table = Table(
+        lambda diary: Selector(
+            "s", memory=True, children=[Catch("c", make(ValueError("x")), on=(ValueError,)), Sleep("b", 1, diary)]
+        )
+    )
     assert await table.run() is SUCCESS
     assert table.root.children[0].feedback_message == "ValueError: x"
-    table = Table(lambda diary: Catch("c", make(KeyError("x")), on=(ValueError,)))  # type: ignore[operator]
+    table = Table(lambda diary: Catch("c", make(KeyError("x")), on=(ValueError,)))
     with pytest.raises(KeyError) as caught:
         await run(table.agent)
     assert caught.value.__notes__ == ["raised by node 'c/a'"]
@@ -194,7 +198,7 @@ def test_a_catch_wants_exceptions(on: object) -> None:
         assert Catch("c", Scripted("a", SUCCESS), on=()).catches(ValueError()) is False
         return
     with pytest.raises(SetupError, match=r'Catch\("c", child, on=\.\.\.\) takes classes of exceptions'):
-        Catch("c", Scripted("a", SUCCESS), on=on)  # type: ignore[arg-type]
+        Catch("c", Scripted("a", SUCCESS), on=on)
 
 
 def test_a_catch_works_under_py_trees() -> None:
@@ -223,7 +227,7 @@ def test_forcing_decorators_have_the_meaning_of_py_trees(ours: type, theirs: typ
     def log(kind: type, once: object) -> list[object]:
         diary = Diary()
         node = kind("d", Scripted("a", *script, diary=diary))
-        return [(once(node), node.feedback_message) for _ in script] + list(diary.order())  # type: ignore[operator]
+        return [(once(node), node.feedback_message) for _ in script] + list(diary.order())
 
     def by_py_trees(node: Behaviour) -> Status:
         node.tick_once()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
@@ -48,7 +50,7 @@ async def test_a_loop_goes_on_until_the_child_succeeds() -> None:
 @pytest.mark.parametrize("limit", [2, lambda s: s.amount - 3])
 async def test_a_loop_fails_after_its_last_round(limit: object) -> None:
     """FAILURE when `max_iterations` rounds have failed, also where a function of the snapshot gives them."""
-    table = Table(lambda diary: LoopUntilSuccess("loop", Sleep("a", 1, diary, result=FAILURE), max_iterations=limit))  # type: ignore[arg-type]
+    table = Table(lambda diary: LoopUntilSuccess("loop", Sleep("a", 1, diary, result=FAILURE), max_iterations=limit))
     assert await table.run() is FAILURE
     assert table.diary.at("start", "a") == [0.0, 1.0]
 
@@ -150,7 +152,7 @@ async def test_a_retry_tries_again_and_succeeds() -> None:
 @pytest.mark.parametrize("attempts", [2, lambda s: s.amount - 3])
 async def test_a_retry_gives_up(attempts: object) -> None:
     """FAILURE when `attempts` attempts have failed."""
-    table = Table(lambda diary: Retry("retry", Sleep("a", 1, diary, result=FAILURE), attempts=attempts))  # type: ignore[arg-type]
+    table = Table(lambda diary: Retry("retry", Sleep("a", 1, diary, result=FAILURE), attempts=attempts))
     assert await table.run() is FAILURE
     assert table.diary.count("start", "a") == 2
 
@@ -182,8 +184,12 @@ async def test_what_raised_is_halted_before_the_next_attempt() -> None:
     def make(diary: Diary) -> Behaviour:
         failing = Do("fail", lambda node: fail_once(node.ticks))
         late = Sequence("s", memory=True, children=[Sleep("half", 0.5, diary), failing])
-        return Retry("r", Parallel("p", ParallelPolicy.SuccessOnAll(), [Sleep("a", 1, diary, cleanup=0.5), late]),
-                     attempts=2, on=ValueError)  # fmt: skip
+        return Retry(
+            "r",
+            Parallel("p", ParallelPolicy.SuccessOnAll(), [Sleep("a", 1, diary, cleanup=0.5), late]),
+            attempts=2,
+            on=ValueError,
+        )
 
     table = Table(make)
     assert await table.run() is SUCCESS
@@ -209,7 +215,7 @@ async def test_jitter_adds_up_to_so_many_seconds() -> None:
     table = Table(lambda diary: Retry("r", Scripted("a", FAILURE, diary=diary), attempts=5, backoff=0, jitter=1))
     assert await table.run() is FAILURE
     times = table.diary.at("update", "a")
-    waits = [later - before for before, later in zip(times, times[1:], strict=False)]
+    waits = [later - before for before, later in itertools.pairwise(times)]
     assert all(0 <= wait <= 1 for wait in waits)
     assert len(set(waits)) > 1
 
@@ -260,12 +266,12 @@ def test_py_trees_can_tick_loops() -> None:
 def test_wrong_options_are_refused_at_once(make: object, text: str) -> None:
     """A wrong option is a SetupError at construction, with the call to write."""
     with pytest.raises(SetupError, match=text):
-        make(Scripted("a", SUCCESS))  # type: ignore[operator]
+        make(Scripted("a", SUCCESS))
 
 
 async def test_a_function_that_gives_no_number_is_an_error_with_the_path() -> None:
     """An option that follows the state and gives nonsense names the node, and no value."""
     table = Table(lambda diary: Retry("r", Scripted("a", FAILURE), attempts=lambda s: s.name), {"name": "secret"})
-    with pytest.raises(RunError, match="node 'r': .* a whole number from 1 up, not str") as caught:
+    with pytest.raises(RunError, match=r"node 'r': .* a whole number from 1 up, not str") as caught:
         await table.agent.run()
     assert "secret" not in str(caught.value)

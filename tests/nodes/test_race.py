@@ -91,9 +91,9 @@ def test_wrong_children_are_refused_with_the_call_to_write() -> None:
     """A node in the place of the list, something that is no node, and a node that stands elsewhere are refused."""
     child = Scripted("a", SUCCESS)
     with pytest.raises(SetupError, match=r'write Race\("race", \[\.\.\.\]\)'):
-        Race("race", child)  # type: ignore[arg-type]
+        Race("race", child)
     with pytest.raises(SetupError, match="takes a node of a tree, not 3"):
-        Race("race", [3])  # type: ignore[list-item]
+        Race("race", [3])
     Race("race", [child])
     with pytest.raises(SetupError, match="'a' stands below 'race' already"):
         Race("other", [child])

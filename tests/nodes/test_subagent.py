@@ -169,7 +169,7 @@ async def test_looking_again_does_not_begin_again() -> None:
 
 
 async def test_i16_its_questions_have_the_whole_path() -> None:
-    """An agent in an agent in an agent asks: one question at the top, answered straight to that leaf, also from JSON."""
+    """An agent in an agent in an agent asks: one question at the top, answered straight to that leaf, from JSON too."""
 
     def make() -> Agent[Desk]:
         ask = AskHuman("ask", message=lambda s: f"what about {s.question}?", into="answer")

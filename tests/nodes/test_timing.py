@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
+import anyio
 import pytest
 from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.engine.node import AsyncNode
 from jianmu.errors import SetupError
-from jianmu.nodes import AskHuman, Cooldown, ForceSuccess, Guard, Repeat, Timeout, Timer
-from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Diary, Forever, Scripted, Sleep, passes_of
+from jianmu.nodes import Answer, AskHuman, Cooldown, ForceSuccess, Guard, Repeat, Timeout, Timer
+from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Forever, Scripted, Sleep, passes_of
 from tests.nodes.kit import Desk, Table
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +26,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("seconds", [5, 0.1, lambda s: s.amount])
 async def test_a_timer_waits(seconds: object) -> None:
     """SUCCESS when the time is over, on the agent's clock; one pass begins it, one ends it."""
-    table = Table(lambda diary: Timer("t", seconds=seconds))  # type: ignore[arg-type]
+    table = Table(lambda diary: Timer("t", seconds=seconds))
     passes = passes_of(table.agent, table.clock)
     assert await table.run() is SUCCESS
     expected = 5 if callable(seconds) else seconds
@@ -61,7 +65,7 @@ async def test_early_passes_do_not_move_a_timer() -> None:
 
 
 async def test_r02_a_timeout_fires_by_itself() -> None:
-    """jianmu's Timeout of 0.1 over 0.7: FAILURE at t=0.1; the leaf has been halted and cleaned up."""
+    """A Timeout of 0.1 over 0.7: FAILURE at t=0.1; the leaf has been halted and cleaned up."""
     table = Table(lambda diary: Timeout("t", Sleep("a", 0.7, diary), seconds=0.1))
     assert await table.run() is FAILURE
     assert table.clock.now() == pytest.approx(0.1)
@@ -72,18 +76,13 @@ async def test_r02_a_timeout_fires_by_itself() -> None:
 @pytest.mark.parametrize("result", [SUCCESS, FAILURE])
 async def test_a_timeout_returns_what_its_child_returns(result: object) -> None:
     """SUCCESS, FAILURE: as the child."""
-    table = Table(lambda diary: Timeout("t", Sleep("a", 0.5, diary, result=result), seconds=lambda s: s.amount))  # type: ignore[arg-type]
+    table = Table(lambda diary: Timeout("t", Sleep("a", 0.5, diary, result=result), seconds=lambda s: s.amount))
     assert await table.run() is result
     assert table.clock.now() == pytest.approx(0.5)
 
 
 async def test_r11_a_result_beats_a_timer_that_is_late() -> None:
     """The child ends at 0.099, the loop is blocked from 0.05 to 0.15: SUCCESS, since the result is in."""
-    import time
-
-    import anyio
-
-    from jianmu.engine.node import AsyncNode
 
     class Work(AsyncNode):
         async def update_async(self) -> object:
@@ -147,8 +146,6 @@ async def test_a_timeout_stands_still_while_its_child_waits_only_for_people() ->
 
 def answer_to(agent: Agent[Desk], payload: str = "yes") -> object:
     """Return an answer to the open question."""
-    from jianmu.nodes import Answer
-
     return Answer(agent.interaction.pending[0].id, payload)
 
 
@@ -200,7 +197,7 @@ async def test_a_cooldown_fails_until_the_time_is_over() -> None:
 @pytest.mark.parametrize("result", [SUCCESS, FAILURE])
 async def test_a_cooldown_returns_what_its_child_returns(result: object) -> None:
     """SUCCESS, FAILURE: as the child, when it does not rest."""
-    table = Table(lambda diary: Cooldown("c", Sleep("a", 1, diary, result=result), seconds=lambda s: s.amount))  # type: ignore[arg-type]
+    table = Table(lambda diary: Cooldown("c", Sleep("a", 1, diary, result=result), seconds=lambda s: s.amount))
     assert await table.run() is result
     assert table.clock.now() == pytest.approx(1)
 
@@ -306,4 +303,3 @@ async def test_times_go_on_or_stand_still_in_a_checkpoint() -> None:
     second.step_sync()
     assert timeout.status in (FAILURE, INVALID)
     assert cool.status is not RUNNING
-    assert isinstance(Diary(), Diary)
