@@ -25,7 +25,7 @@ def picture(root: Behaviour, rows: int | None = None) -> list[Text]:
     folded = [
         (line if _is_open(node) or not node.children else f"{line} …", node) for line, node in lines(root, _is_open)
     ]
-    return _cut([_painted(line, node) for line, node in folded], _focus(folded), max(rows, 1))
+    return _cut([_painted(line, node) for line, node in folded], _focus(folded), max(rows, 3))
 
 
 def _is_open(node: Behaviour) -> bool:
@@ -41,7 +41,7 @@ def _cut(whole: list[Text], focus: int, rows: int) -> list[Text]:
     """Return `rows` lines round the line `focus`, with a sign where some are left out."""
     if len(whole) <= rows:
         return whole
-    start = min(max(focus - rows + 3, 0), len(whole) - rows)
+    start = min(max(focus - rows + 2, 0), len(whole) - rows)
     shown = whole[start : start + rows]
     if start > 0:
         shown[0] = Text(f"⋮ {start + 1} lines above", style="bright_black")

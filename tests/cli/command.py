@@ -13,11 +13,13 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 HERE = Path(__file__).parent
+Call = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-m", "jianmu"]
 SECONDS = 30
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -57,7 +59,7 @@ class Terminal:
             stdout=inside,
             stderr=inside,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # tests have one thread
         )
         os.close(inside)
         self.raw = b""
@@ -72,7 +74,9 @@ class Terminal:
         """Begin a block in which the command is on."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """End what is left of it."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
 from pydantic import BaseModel
 
-from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Status, action, async_action, condition
+from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Node, Status, action, async_action, condition
 from jianmu.nodes import Approve, AskHuman, Choose, Repeat
 
 
@@ -32,7 +32,7 @@ def is_small(state: Refund) -> bool:
 
 @async_action
 async def pay(context, amount: In[float]) -> dict[str, str]:
-    print("paying")  # what a node prints must not get into the output
+    print("paying")  # noqa: T201  # what a node prints must not get into the output
     await anyio.lowlevel.checkpoint()
     return {"receipt": f"{amount:.2f} paid"}
 
@@ -102,6 +102,15 @@ def limited() -> Agent[Refund]:
 @action
 def refuse_never(context) -> None:
     return None
+
+
+class Waits(Node):
+    def update(self) -> Status:
+        return Status.RUNNING
+
+
+def stalled() -> Agent[Refund]:
+    return Agent(_sequence(Waits("wait")))
 
 
 async def _says_seven(question: object) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import COMMAND, HERE, SECONDS, environment, jianmu
+from tests.cli.command import COMMAND, HERE, SECONDS, Call, environment, jianmu
 
 
 def test_the_output_is_json_on_stdout_and_all_else_on_stderr() -> None:
@@ -42,8 +42,8 @@ def test_input_comes_from_stdin_or_a_file(given: str, tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["receipt"], done.stderr) == (0, "7.00 paid", "paying\n")
 
 
-def test_without_a_terminal_a_question_suspends_and_another_process_answers(tmp_path: Path) -> None:
-    """Exit code 3 and a checkpoint; `resume` refuses a wrong answer and leaves the file, and goes on after a right one."""
+def test_without_a_terminal_a_question_suspends_and_another_process_answers(call: Call, tmp_path: Path) -> None:
+    """Exit code 3 and a checkpoint; a wrong answer leaves it as it was, after a right one the run goes on."""
     file = tmp_path / "run.json"
     done = jianmu("run", "shop:desk", "--input", '{"amount": 400}', "--save", str(file))
     assert done.returncode == 3
@@ -56,49 +56,42 @@ def test_without_a_terminal_a_question_suspends_and_another_process_answers(tmp_
     assert "error: InvalidAnswerError" in done.stderr
     assert done.stderr.endswith("answer with true or false\n")
 
-    done = jianmu("resume", "shop:desk", str(file))
-    assert done.returncode == 3
+    assert call("resume", "shop:desk", str(file))[0] == 3
 
     done = jianmu("resume", "shop:desk", str(file), "--answer", "true")
     assert (done.returncode, json.loads(done.stdout)["receipt"]) == (0, "400.00 paid")
 
-    done = jianmu("resume", "shop:desk", str(file), "--answer", "true")
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"error: {file}: this run is over (finished): there is nothing to go on with\n",
-    )
+    error = f"error: {file}: this run is over (finished): there is nothing to go on with\n"
+    assert call("resume", "shop:desk", str(file), "--answer", "true") == (2, "", error)
 
 
-def test_one_of_several_questions_is_answered_by_its_id(tmp_path: Path) -> None:
+def test_one_of_several_questions_is_answered_by_its_id(call: Call, tmp_path: Path) -> None:
     """Without `--id` several open questions are an error that lists them; with it that one is answered."""
     file, next_file = tmp_path / "run.json", tmp_path / "next.json"
-    jianmu("run", "shop:questions", "--quiet", "--save", str(file))
-    done = jianmu("resume", "shop:questions", str(file), "--answer", '"Ada"')
-    assert (done.returncode, "AmbiguousAnswerError" in done.stderr) == (2, True)
-    ids = done.stderr.strip().rpartition("open are ")[2].split(", ")
-    done = jianmu(
+    call("run", "shop:questions", "--quiet", "--save", str(file))
+    code, _, err = call("resume", "shop:questions", str(file), "--answer", '"Ada"')
+    assert (code, "AmbiguousAnswerError" in err) == (2, True)
+    ids = err.strip().rpartition("open are ")[2].split(", ")
+    code, out, err = call(
         "resume", "shop:questions", str(file), "--id", ids[0], "--answer", '"Ada"', "--save", str(next_file), "--quiet"
     )
-    assert (done.returncode, json.loads(done.stdout)["name"]) == (3, "Ada")
+    assert (code, json.loads(out)["name"]) == (3, "Ada")
     assert len(ids) == 4
-    assert "all/who" not in done.stderr
+    assert "all/who" not in err
     assert json.loads(file.read_text())["status"] == json.loads(next_file.read_text())["status"] == "suspended"
 
 
-def test_an_error_is_one_line_with_its_kind_and_its_node() -> None:
+def test_an_error_is_one_line_with_its_kind_and_its_node(call: Call) -> None:
     """A node's exception: exit code 1, one line, no traceback; `--debug` shows that too."""
-    done = jianmu("run", "shop:broken")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: ValueError: no money (raised by node 'main/boom')\n"
-    done = jianmu("run", "shop:broken", "--debug")
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
+    assert call("run", "shop:broken") == (1, "", "error: ValueError: no money (raised by node 'main/boom')\n")
+    code, _, err = call("run", "shop:broken", "--debug")
+    assert (code, "Traceback" in err) == (1, True)
 
 
-def test_an_agents_own_human_is_asked() -> None:
+def test_an_agents_own_human_is_asked(call: Call) -> None:
     """An agent that has a human asks that one: nothing is suspended."""
-    done = jianmu("run", "shop:with_human", "--quiet")
-    assert (done.returncode, json.loads(done.stdout)["amount"]) == (0, 7.0)
+    code, out, _ = call("run", "shop:with_human", "--quiet")
+    assert (code, json.loads(out)["amount"]) == (0, 7.0)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

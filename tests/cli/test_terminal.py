@@ -11,7 +11,7 @@ from tests.cli.command import Terminal
 
 
 def test_every_kind_of_question_is_asked_again_until_the_answer_fits(tmp_path: Path) -> None:
-    """y or n, a numbered choice, a line, a number: what is no answer is asked again with what is wanted."""
+    """Y or n, a numbered choice, a line, a number: what is no answer is asked again with what is wanted."""
     with Terminal("run", "shop:questions") as terminal:
         dialogue = [
             ("What is your name?", "> ", "", 'type a text ("" for an empty one)', "Zoë 王"),
