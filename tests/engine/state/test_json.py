@@ -37,6 +37,10 @@ class Point(BaseModel):
     x: int
 
 
+class Near(Point):
+    pass
+
+
 class Far(Point):
     y: int = 0
 
@@ -96,6 +100,7 @@ def test_a_checkpoint_brings_back_all_that_is_stored(checked: bool) -> None:
     assert loaded.get() == Rich(**{name: value for name, value in RICH.items() if name != "hidden"}, **extra)
     assert (loaded.version, loaded.get().hidden) == (manager.version, 7)
     assert loaded.dump_checkpoint() == manager.dump_checkpoint()
+    assert (loaded.last_change("when"), loaded.changes_since(0)) == ((manager.version, None), {})
     with pytest.raises(StateWriteError, match="read-only"):
         loaded.get().data[1][0].x = 5
 
@@ -141,6 +146,7 @@ class Loose(BaseModel):
         ("any", object()),
         ("any", [{"deep": {1}}]),
         ("point", Far(x=1, y=2)),
+        ("point", Near(x=1)),
         ("points", [Point(x=1), Far(x=1, y=2)]),
         ("number", float("nan")),
         ("number", float("inf")),
@@ -217,6 +223,7 @@ class Folded(BaseModel):
     numbers: dict[int, int] = {}
     n: int = 0
     stepped: Annotated[list[int], Ephemeral("step"), operator.add] = []
+    counted: Annotated[int, Ephemeral("step")] = 0
     streamed: Annotated[str, Ephemeral("call")] = ""
     own: list[int] = []
 
@@ -303,9 +310,10 @@ def test_an_append_to_a_long_list_is_checked_by_its_delta_only() -> None:
 def test_marking_step_fields_spent_is_recorded() -> None:
     """What a step has returned is part of the log: load equals live."""
     manager, deltas, start = recorded(is_checked=True)
-    manager.update({"stepped": [1]})
+    manager.update({"stepped": [1], "counted": 1})
     manager.take_step_fields()
-    assert last(deltas) == ["", "spent", ["stepped"]]
+    assert last(deltas) == ["", "spent", ["counted", "stepped"]]
+    manager.update({"counted": 1})
     assert fold(start, deltas, manager.version) == manager.dump_checkpoint()
     manager.update({"stepped": []})
     assert fold(start, deltas, manager.version) == manager.dump_checkpoint()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from typing import Annotated, Any
 
@@ -348,10 +349,15 @@ def hammer(count: int) -> StateManager[Shared]:
                 assert len(manager.get().log) <= 16 * count
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(600)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # as many switches in the middle of a write as there can be
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(600)
+    finally:
+        sys.setswitchinterval(interval)
     assert told == list(range(1, manager.version + 1))
     return manager
 

@@ -181,7 +181,7 @@ def test_namespaces_and_their_rules() -> None:
             call({"ns.x": 1})
     with pytest.raises(UnknownFieldError, match=r"'gone'.*'ns'"):
         manager.read("gone", namespace="ns")
-    with pytest.raises(StateWriteError, match="no default"):
+    with pytest.raises(StateWriteError, match=r"clear\(namespace\)"):
         manager.update({"x": Clear()}, namespace="ns")
 
 

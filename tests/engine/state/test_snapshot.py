@@ -299,3 +299,22 @@ def test_an_unset_state_says_what_is_missing() -> None:
         assert each.get()._private == 3
     with pytest.raises(StateWriteError, match="no default"):
         manager.update({"a": Clear()})
+
+
+def test_a_models_own_equality_holds_for_its_snapshots() -> None:
+    """A schema that says itself what is equal is asked."""
+
+    class Alike(BaseModel):
+        n: int = 0
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Alike) and self.n % 10 == other.n % 10
+
+        def __hash__(self) -> int:
+            return self.n % 10
+
+    manager = StateManager(Alike)
+    manager.update({"n": 13})
+    assert manager.get() == Alike(n=3)
+    assert hash(manager.get()) == 3
+    assert manager.get() != Alike(n=4)
