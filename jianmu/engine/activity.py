@@ -197,6 +197,7 @@ class Tasks:
         self.lives: dict[Live, None] = {}
         self.cleaning: dict[Live, None] = {}
         self.lost: list[tuple[Behaviour, BaseException]] = []
+        self._fatal: list[BaseException] = []
         self._ended: anyio.Event | None = None
 
     @property
@@ -237,6 +238,12 @@ class Tasks:
         """Wait until no coroutine lives any more."""
         while self.lives:
             await self._next_end()
+
+    def raise_fatal(self) -> None:
+        """Raise what a cleanup has raised that is no mere exception: Ctrl-C, an exit."""
+        if self._fatal:
+            fatal, self._fatal = self._fatal[0], []
+            raise fatal
 
     async def rested(self) -> None:
         """Wait until every coroutine has finished or waits for an answer, or is reported as late."""
@@ -317,6 +324,10 @@ class Tasks:
                 await hook()
             except Exception as raised:  # noqa: BLE001  # a cleanup's exception ends no run
                 self.report(live.activity.node, raised)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as raised:  # noqa: BLE001  # Ctrl-C would end the loop itself from inside a task
+                self._fatal.append(raised)
 
     async def _follow(self, live: Live, hook: Callable[[], Awaitable[None]]) -> None:
         """Await the cleanup of a node that has no coroutine, when those at and below it have ended."""

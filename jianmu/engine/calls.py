@@ -217,18 +217,12 @@ class Calls(Generic[S]):
 
     async def _settled_step(self, enter: Callable[[], None]) -> None:
         """Step with a place for coroutines that lasts as long as the step."""
-        raised: BaseException | None = None
         await self._resources.open()
         try:
             async with self._runner.host.opened():
-                try:
-                    await self._stepper.step(enter, settle=True)
-                except Exception as error:  # noqa: BLE001  # raised outside of the group, which would wrap it
-                    raised = error
+                await self._stepper.step(enter, settle=True)
         finally:
             await self._resources.close()
-        if raised is not None:
-            raise raised
 
     def _step_result(self) -> dict[str, Any]:  # Any: as the schema
         """Return the step fields; from now on they are spent."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 
 class Host:
@@ -34,35 +34,36 @@ class Host:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Hold the group open; inside of an open one it changes nothing.
-
-        The body must raise nothing but cancellation, which groups do not wrap.
-        """
+        """Hold the group open; inside of an open one it changes nothing."""
         if self.is_open:
             yield
             return
+        raised: BaseException | None = None
+        closing = self._closing = anyio.Event()
         async with anyio.create_task_group() as rim:
-            await rim.start(self._serve)
             try:
+                is_open = anyio.Event()
+                rim.start_soon(self._serve, is_open, closing)
+                await is_open.wait()
                 yield
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # raised outside of the group, which would wrap it
+                raised = error
             finally:
-                self.close()
+                closing.set()
+        if raised is not None:
+            raise raised
 
-    def close(self) -> None:
-        """Let the group end; no coroutine may live any more."""
-        if self._closing is not None:
-            self._closing.set()
-
-    async def _serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Hold the group open until it is closed."""
-        self._closing = anyio.Event()
+    async def _serve(self, is_open: anyio.Event, closing: anyio.Event) -> None:
+        """Hold the group open until `closing` is set, which may have happened already."""
         try:
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as group:
                     self._moved(group)
                     group.start_soon(self._pump)
-                    task_status.started()
-                    await self._closing.wait()
+                    is_open.set()
+                    await closing.wait()
                     self._moved(None)
                     group.cancel_scope.cancel()
         finally:

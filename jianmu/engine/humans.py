@@ -58,5 +58,7 @@ class Humans:
                 self._failed(wrong)
             except InteractionError:
                 return  # settled by somebody else meanwhile
-            except Exception as error:  # noqa: BLE001  # it ends the run, not this group
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # it ends the run, not this group
                 self._failed(error)

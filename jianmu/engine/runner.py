@@ -29,6 +29,7 @@ from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
 from jianmu.engine.events import CleanupFailed, Stalled, StateChanged
 from jianmu.engine.failures import Failures
+from jianmu.engine.halting import collect, halt, raise_first
 from jianmu.engine.host import Host
 from jianmu.engine.humans import Human, Humans
 from jianmu.engine.limits import exceeded
@@ -37,7 +38,6 @@ from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
 from jianmu.engine.phases import Phase, advance
 from jianmu.engine.state import StateChange, StateManager
-from jianmu.engine.ticker import halt
 from jianmu.engine.tree import ancestors, descend, path_of
 from jianmu.engine.waiting import tips, waits
 from jianmu.engine.wake import Wake
@@ -252,6 +252,7 @@ class ReactiveRunner(Generic[S]):
 
     def _cut_short(self) -> End | None:
         """Return the end of a run that was halted or has used up a limit."""
+        self.tasks.raise_fatal()
         if self._stop is not None:
             return self._stop
         self._count_time()
@@ -316,27 +317,37 @@ class ReactiveRunner(Generic[S]):
         self.auto_driving = False
         if self._humans is not None:
             self._humans.dismiss()
-        with anyio.CancelScope(shield=True):
+        try:
             if end.is_result:
                 self._halt_leftovers()
             else:
                 self._park_tree()
-            self.tasks.carry_out()
-            await self.tasks.settled()
-        self.context.deadlines.clear()
-        self.go("finish" if end.is_result else "rest")
+        finally:
+            await self._clean_up()
+            self.go("finish" if end.is_result else "rest")
+        self.tasks.raise_fatal()
 
     def park_now(self) -> None:
         """Bring a tree without coroutines to rest after an exception."""
         self.go("park")
-        self._park_tree()
+        try:
+            self._park_tree()
+        finally:
+            self.context.deadlines.clear()
+            self.go("rest")
+
+    async def _clean_up(self) -> None:
+        """Cancel what was halted and await every cleanup, out of reach of cancellation."""
+        with anyio.CancelScope(shield=True):
+            self.tasks.carry_out()
+            await self.tasks.settled()
         self.context.deadlines.clear()
-        self.go("rest")
 
     def _halt_leftovers(self) -> None:
         """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
-        for node in [node for node in descend(self.root) if node.status is Status.RUNNING]:
-            self.stop_subtree(node)
+        left = [node for node in descend(self.root) if node.status is Status.RUNNING]
+        report, trace = self.failures.report, self.context.ticker.trace
+        raise_first([raised for node in left for raised in collect(node, report, trace)])
 
     def _park_tree(self) -> None:
         """Remember the position, then set every node to INVALID; questions stay open."""
@@ -347,13 +358,13 @@ class ReactiveRunner(Generic[S]):
         self.parked = dump_position(self.root)
         self.context.is_parking = True
         try:
-            self.stop_subtree(self.root)
+            self._stop_tree()
         finally:
             self.context.is_parking = False
 
-    def stop_subtree(self, node: Behaviour) -> None:
-        """Set a subtree to INVALID; what its `terminate`s raise is reported."""
-        halt(node, self.failures.report, self.context.ticker.trace)
+    def _stop_tree(self) -> None:
+        """Set every node to INVALID; what their `terminate`s raise is reported."""
+        halt(self.root, self.failures.report, self.context.ticker.trace)
 
     async def abandon(self, *, withdraw: bool = True) -> None:
         """Halt what an earlier step or suspended run has left and await the cleanups.
@@ -364,12 +375,10 @@ class ReactiveRunner(Generic[S]):
         self.go("park")
         self.context.is_parking = not withdraw
         try:
-            with anyio.CancelScope(shield=True):
-                if self.root.status is Status.RUNNING or self.tasks.is_busy:
-                    self.stop_subtree(self.root)
-                self.tasks.carry_out()
-                await self.tasks.settled()
+            if self.root.status is Status.RUNNING or self.tasks.is_busy:
+                self._stop_tree()
         finally:
+            await self._clean_up()
             self.context.is_parking = False
-        self.context.deadlines.clear()
-        self.go("rest")
+            self.go("rest")
+        self.tasks.raise_fatal()

@@ -36,7 +36,7 @@ class Stream:
         self._path = path
         self._buffer: deque[Event] = deque()
         self._wake = Wake()
-        self._is_over = False
+        self._is_over = self._is_left = False
         self._error: BaseException | None = None
         self._group: TaskGroup | None = None
         self._remove: Callable[[], None] = lambda: None
@@ -52,6 +52,7 @@ class Stream:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Halt the run if it is still on, and wait until it is quiet; an exception of the block comes out as it is."""
+        self._is_left = True
         if not self._is_over:
             self._halt()
         try:
@@ -81,9 +82,10 @@ class Stream:
         return self._buffer.popleft()
 
     async def _drive(self) -> None:
-        """Run, and note how it ended."""
+        """Run, unless the block was left before, and note how it ended."""
         try:
-            await self._run()
+            if not self._is_left:
+                await self._run()
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001  # told to the reader, not to the group, which would wrap it
