@@ -35,6 +35,10 @@ class Stage(Protocol):
         """Say why what was typed is no answer."""
         ...
 
+    def remember(self, line: str) -> None:
+        """Show a line when it goes on."""
+        ...
+
     def resume(self) -> None:
         """Go on."""
         ...
@@ -109,6 +113,10 @@ class Asker:
             while not await self._is_answered(question, form, prompt):
                 pass
         self._current = None
+        if self._scope.cancelled_caught:
+            self._keyboard.forget()  # half a line must not become the answer to another question
+            status = self._agent.interaction.record(question.id).status
+            self._stage.remember(f"? {one_line(question.path)}: {status} meanwhile")
 
     async def _is_answered(self, question: Suspension, form: Form, prompt: str) -> bool:
         """Read one line; whether the question is answered by it, or takes no answer any more."""

@@ -10,6 +10,17 @@ from typing import TextIO
 import anyio
 import anyio.to_thread
 
+if sys.platform == "win32":
+
+    def flush(source: TextIO) -> None:
+        """Nothing: what was typed cannot be dropped here."""
+else:
+    import termios
+
+    def flush(source: TextIO) -> None:
+        """Drop what was typed into a terminal and not read."""
+        termios.tcflush(source, termios.TCIFLUSH)
+
 
 class NoMoreInputError(Exception):
     """The person has ended the input (Ctrl-D)."""
@@ -48,6 +59,11 @@ class Keyboard:
         if sys.platform == "win32":
             return False
         return bool(self._typed) or bool(select.select([self._source], [], [], 0)[0])
+
+    def forget(self) -> None:
+        """Drop what was typed and not read, half a line too."""
+        self._typed = b""
+        flush(self._source)
 
     def _told(self, line: str) -> str:
         if not line:

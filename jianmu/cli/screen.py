@@ -53,9 +53,13 @@ class Lines:
         if line is None:
             return
         if self._is_paused:
-            self._held.append(line)
+            self.remember(line)
         else:
             self.tell(line)
+
+    def remember(self, line: str) -> None:
+        """Write a line when the question that is asked is done with."""
+        self._held.append(line)
 
     def tell(self, line: str) -> None:
         """Write a line."""

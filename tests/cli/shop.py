@@ -14,7 +14,7 @@ from py_trees.composites import Parallel, Selector, Sequence
 from pydantic import BaseModel
 
 from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Node, Status, action, async_action, condition
-from jianmu.nodes import Approve, AskHuman, Choose, Repeat
+from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer
 
 
 class Refund(BaseModel):
@@ -81,6 +81,11 @@ def questions() -> Agent[Refund]:
         AskHuman("much", message="How much?", answer=float, into="amount", data={"least": 3}),
     ]
     return Agent(Parallel("all", ParallelPolicy.SuccessOnAll(), children=children), state_schema=Refund)
+
+
+def hurry() -> Agent[Refund]:
+    race = Race("race", [AskHuman("who", message="Quick, your name?", into="name"), Timer("over", seconds=0.3)])
+    return Agent(_sequence(race, AskHuman("sure", message="Sure?", answer=bool, into="is_sure")), state_schema=Refund)
 
 
 def broken() -> Agent[Refund]:

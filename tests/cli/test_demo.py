@@ -173,7 +173,7 @@ def test_doubtful_records_are_refused_and_shown_safely(tmp_path: Path) -> None:
         {**REQUEST, "id": "B"},
         {**REQUEST, "id": "C", "amount": 1e300},
         {**REQUEST, "id": "D", "amount": 1.005},
-        {**REQUEST, "id": "E", "currency": "XXX"},
+        {**REQUEST, "id": "E", "currency": "ZZZ"},
         {**REQUEST, "id": "F", "days": -1},
         {**REQUEST, "id": "G", "account": "closed"},
     )

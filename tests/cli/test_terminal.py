@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Terminal
+from tests.cli.command import Terminal, jianmu
 
 
 def test_every_kind_of_question_is_asked_again_until_the_answer_fits(tmp_path: Path) -> None:
@@ -89,3 +89,27 @@ def test_answers_that_were_typed_ahead_are_taken_in_turn() -> None:
         assert terminal.end() == 0
         output = json.loads(terminal.shown[terminal.shown.rindex("{") :])
     assert output == {"amount": 2.0, "receipt": None, "name": "Ada", "colour": "red", "is_sure": False}
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_question_that_is_over_takes_its_half_typed_answer_along(term: str) -> None:
+    """Where a question ends by itself it is said so, and what was typed for it answers no other question."""
+    with Terminal("run", "shop:hurry", TERM=term) as terminal:
+        terminal.expect("Quick, your name?")
+        terminal.expect("> ")
+        terminal.type("y")
+        terminal.expect("Sure? [y/n]: ")
+        terminal.type("\n")
+        terminal.expect("type y or n")
+        terminal.expect("Sure? [y/n]: ")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+        assert "? main/race/who: withdrawn meanwhile" in terminal.shown
+        assert '"is_sure": false' in terminal.shown
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes() -> None:
+    """An encoding that lacks the marks ends no run."""
+    done = jianmu("tree", "shop:desk", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("\\xb7 desk (Selector")
