@@ -236,11 +236,15 @@ class Calls(Generic[S]):
     async def enter_block(self) -> None:
         """Set the nodes up, open them, and let coroutines live until the block is left."""
         with self.claimed("async with"):
+            if self._stack is not None:
+                raise AgentBusyError("`async with agent:` is entered already: leave that block first")
             self._resources.setup()
-            await self._resources.open()
-            self._stack = AsyncExitStack()
-            await self._stack.enter_async_context(self._runner.host.opened())
-            self._owner = anyio.get_current_task().id
+            async with AsyncExitStack() as stack:
+                await self._resources.open()
+                stack.push_async_callback(self._resources.close)
+                await stack.enter_async_context(self._runner.host.opened())
+                self._owner = anyio.get_current_task().id
+                self._stack = stack.pop_all()
 
     async def leave_block(self, has_failed: bool) -> None:
         """Halt the coroutines and close the nodes; raise what a coroutine has raised since the last step."""
@@ -253,10 +257,11 @@ class Calls(Generic[S]):
             await runner.park(End(Status.INVALID))
             self._session.settle("interrupted", error)
         stack, self._stack, self._owner = self._stack, None, None
-        if stack is not None:
-            await stack.aclose()
-        await self._resources.close()
-        self._resources.shutdown()
+        try:
+            if stack is not None:
+                await stack.aclose()
+        finally:
+            self._resources.shutdown()
         if failed is not None and error is not None and not has_failed:
             raise runner.failures.of(failed.node, error)
 

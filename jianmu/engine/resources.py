@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,7 +46,7 @@ class Resources:
             if _overrides(node, "setup"):
                 with _noted(node, "setup"):
                     node.setup(**self._arguments)
-            if hasattr(node, "open") or hasattr(node, "close"):
+            if _hook(node, "open") or _hook(node, "close"):
                 self._openers.append(node)
             if _overrides(node, "shutdown"):
                 self._closers.append(node)
@@ -104,6 +105,12 @@ def _noted(node: Behaviour, what: str) -> Generator[None]:
 
 async def _called(node: Behaviour, what: str) -> None:
     """Await a node's hook, if it has it."""
-    hook = getattr(node, what, None)
+    hook = _hook(node, what)
     if hook is not None:
         await hook()
+
+
+def _hook(node: Behaviour, what: str) -> Callable[[], Awaitable[object]] | None:
+    """Return a node's `open` or `close`; a plain method of that name means something else."""
+    found = getattr(node, what, None)
+    return found if inspect.iscoroutinefunction(found) else None

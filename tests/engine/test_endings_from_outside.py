@@ -89,13 +89,13 @@ async def test_a_stream_that_is_left_ends_its_run(how: str) -> None:
     scene = Scene(AsyncTrigger)
     events = events_of(scene.agent)
     scene.begin()
-    with anyio.fail_after(5), anyio.CancelScope() as scope:
-        with pytest.raises(LookupError, match="mine") if how == "exception" else nullcontext():
-            async with scene.agent.stream() as stream:
-                async for event in stream if how != "at once" else _nothing():
-                    if how == "not begun" or event.seq > 6:
-                        await _leave(how, scope)
-                        break
+    expected = pytest.raises(LookupError, match="mine") if how == "exception" else nullcontext()
+    with anyio.fail_after(5), anyio.CancelScope() as scope, expected:
+        async with scene.agent.stream() as stream:
+            async for event in stream if how != "at once" else _nothing():
+                if how == "not begun" or event.seq > 6:
+                    await _leave(how, scope)
+                    break
     ends = of_kind(events, RunEnded)
     assert [end.outcome.status for end in ends] == ([] if how == "at once" else [INVALID])
     await scene.check_again()
