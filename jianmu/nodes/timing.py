@@ -17,8 +17,6 @@ from jianmu.engine.waiting import waits
 from jianmu.nodes.base import Wrapper
 from jianmu.nodes.options import Amount, Number
 
-TICK = 1e-6  # seconds; below it a moment has come: clocks count in floats
-
 
 class Alarm:
     """A moment on the agent's clock; a checkpoint has it as an instant, UTC."""
@@ -38,13 +36,11 @@ class Alarm:
 
     def left(self, context: NodeContext) -> float:
         """Return the seconds until then, 0 when it has come."""
-        left = self._due - context.clock.now()
-        return left if left > TICK else 0.0
+        return max(0.0, self._due - context.clock.now())
 
     def ring(self, context: NodeContext) -> bool:
         """Return whether it has come; if not, have the node's tree ticked then."""
         left = self.left(context)
-        context.forget_wake()
         if left:
             context.wake(after=left)
         return not left

@@ -11,7 +11,7 @@ from py_trees.behaviour import Behaviour
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.errors import SetupError
-from jianmu.nodes import Answer, Approve, AskHuman, Guard, Selector, Sequence, Timeout, fail
+from jianmu.nodes import Answer, Approve, AskHuman, Guard, Retry, Selector, Sequence, Timeout, fail
 from tests.cases.leaves import FAILURE, RUNNING, SUCCESS, Diary, Scripted, Sleep
 from tests.nodes.kit import Desk, Table
 
@@ -221,3 +221,23 @@ def test_approvals_in_a_row() -> None:
     agent.interaction.answer_nowait(Answer(None, True))
     agent.step_sync()
     assert [question.path for question in agent.interaction.pending] == ["s/b"]
+
+
+async def test_a_loop_over_a_rejection_is_not_begun_anew_by_looking() -> None:
+    """Two attempts are rejected; a memoryless Selector that looks again asks no third time."""
+    table = Table(
+        lambda diary: Selector(
+            "s",
+            memory=False,
+            children=[Retry("r", Approve("a", Scripted("x", SUCCESS), message="?"), attempts=2), Sleep("b", 2, diary)],
+        )
+    )
+
+    async def reply() -> None:
+        for _ in range(2):
+            await table.clock.sleep(1)
+            table.agent.interaction.answer_nowait(Answer(None, False))
+
+    assert await table.run_with(reply, table.writing(3, n=1), table.writing(3.5, n=2)) is SUCCESS
+    assert table.diary.order() == ["start b", "end b"]
+    assert len(table.agent.interaction.dump()["records"]) == 2

@@ -395,3 +395,29 @@ def test_its_child_is_found_as_that_of_a_decorator() -> None:
     """`decorated` is the child."""
     child: Behaviour = Scripted("a", SUCCESS)
     assert Finally("f", child, lambda _: None).decorated is child
+
+
+async def test_a_cleanup_that_is_halted_and_never_ends_is_cancelled() -> None:
+    """Halted while the cleanup after a result is awaited: it is cancelled `halt_timeout` later."""
+
+    async def endless(context: Any) -> None:
+        await context.clock.sleep(1000)
+
+    table = Table(lambda diary: Finally("f", Sleep("a", 1, diary), endless), halt_timeout=2)
+    with nothing_left(table.agent):
+        await cancelled(table.agent, table.clock, 4)
+    assert table.clock.now() == pytest.approx(6)
+
+
+async def test_looking_again_does_not_repeat_an_async_cleanup() -> None:
+    """The same where only the cleanup takes time."""
+    table = Table(
+        lambda diary: Sequence(
+            "s",
+            memory=False,
+            children=[Finally("f", Scripted("a", SUCCESS, diary=diary), async_cleanup(diary)), Sleep("b", 2, diary)],
+        )
+    )
+    assert await table.run_with(table.writing(1.5, n=1), table.writing(2, n=2)) is SUCCESS
+    assert table.diary.count("cleaned", "s/f") == 1
+    assert table.diary.count("update", "a") == 1

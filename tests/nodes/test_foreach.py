@@ -13,7 +13,7 @@ from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.node import AsyncNode
 from jianmu.errors import RunError, SetupError
-from jianmu.nodes import AskHuman, ForEach, Guard, Selector
+from jianmu.nodes import AskHuman, ForceSuccess, ForEach, Guard, Selector, Timeout
 from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Diary, Do, Forever, Scripted, Sleep, passes_of
 from tests.nodes.kit import Desk, Item, Table
 
@@ -284,3 +284,19 @@ def test_statuses_of_items_not_started() -> None:
     agent = Agent(ForEach("e", lambda item, index: Scripted(f"{index}", RUNNING), over=[1, 2, 3], limit=2), Desk)
     agent.step_sync()
     assert [child.status for child in agent.root.children] == [RUNNING, RUNNING, INVALID]
+
+
+async def test_starts_within_a_foreach_do_not_wait_for_each_other() -> None:
+    """Items are beside each other: a cleanup in one holds back no start in another."""
+
+    def body(item: str, index: int) -> Behaviour:
+        if item == "slow":
+            return Timeout("t", Forever("x", diary, cleanup=3), seconds=1) if index else Scripted("never", SUCCESS)
+        return Sequence("b", memory=True, children=[Sleep("b1", 1, diary), Sleep("b2", 1, diary)])
+
+    table = Table(
+        lambda _: ForEach("e", lambda item, index: ForceSuccess("f", body(item, index)), over=["fast", "slow"])
+    )
+    diary = table.diary
+    assert await table.run() is SUCCESS
+    assert diary.at("start", "b2") == [1.0]

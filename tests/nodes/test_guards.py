@@ -254,3 +254,17 @@ async def test_forcing_decorators_over_a_coroutine(kind: type, result: Status, e
     table = Table(lambda diary: kind("d", Sleep("a", 1, diary, result=result)))
     assert await table.run() is expected
     assert table.clock.now() == pytest.approx(1)
+
+
+async def test_a_catch_halts_what_was_begun_in_the_pass_that_raised() -> None:
+    """The child raises in its first tick, when only some of what is below it was entered: that is halted too."""
+
+    def build(diary: Diary) -> Behaviour:
+        both = Parallel(
+            "p", ParallelPolicy.SuccessOnAll(), [Scripted("x", RUNNING, diary=diary), at_once(ValueError("x"))]
+        )
+        return Selector("s", memory=True, children=[Catch("c", both, on=ValueError), Sleep("b", 1, diary)])
+
+    table = Table(build)
+    assert await table.run() is SUCCESS
+    assert table.diary.count("terminate INVALID", "x") == 1

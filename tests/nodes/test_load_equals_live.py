@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from py_trees.behaviour import Behaviour
@@ -148,9 +149,64 @@ def test_a_position_loaded_into_fresh_nodes_goes_on_as_the_original(
         tick(original)
         clock.turn(step)
     copy = Agent(Catch("root", make(), on=ValueError), Desk, clock=clock)
-    copy.state_manager.load_checkpoint(original.state_manager.dump_checkpoint())
-    position = json.loads(json.dumps(dump_position(original.root)))
-    load_position(copy.root, position, adopt=copy.runner.context.ticker.meet)
+    go_on(original, copy)
     for _ in range(after):
         assert tick(copy) == tick(original)
         clock.turn(step)
+
+
+RUN, DONE, FAIL = Status.RUNNING, Status.SUCCESS, Status.FAILURE
+
+
+class At(Node):
+    """A leaf whose status hangs on the number of the tick only: these, the last one again and again."""
+
+    def __init__(self, name: str, *statuses: Status) -> None:
+        super().__init__(name)
+        self.statuses = statuses
+
+    def update(self) -> Status:
+        """Return the status of this tick."""
+        return self.statuses[min(self.read_state().n, len(self.statuses)) - 1]
+
+
+KEEPERS: list[Make] = [
+    lambda: Race("race", [At("a", RUN, FAIL), At("b", RUN, RUN, RUN, DONE)]),
+    lambda: Switch("switch", lambda s: s.n % 2, {0: At("a", RUN), 1: At("b", RUN, RUN, RUN, DONE)}),
+    lambda: IfThenElse("if", lambda s: s.n % 2 == 1, At("a", RUN), At("b", DONE)),
+    lambda: Utility("u", [At("a", RUN), At("b", RUN)], scores=lambda s: [1, 0] if s.n < 2 else [1, 1.5], margin=1),
+    lambda: LoopUntilSuccess("loop", At("a", FAIL, FAIL, FAIL, FAIL), max_iterations=4),
+    lambda: Repeat("repeat", At("a", DONE), times=4),
+    lambda: Retry("retry", At("a", FAIL), attempts=4),
+    lambda: Retry("retry", At("a", FAIL), attempts=2, backoff=3),
+    lambda: ForEach(
+        "each", lambda item, _: At(f"{item}", *([RUN] * item), DONE), over=lambda s: range(s.n, 4), limit=2
+    ),
+    lambda: Timer("timer", seconds=3),
+    lambda: Timeout("timeout", At("a", RUN), seconds=3),
+    lambda: Cooldown("cool", At("a", DONE), seconds=3),
+    lambda: Finally("finally", At("a", RUN, RUN, DONE), lambda context: context.write_state({"log": [context.path]})),
+]
+"""One tree for each kind of node that keeps something, so that each forgets only at its own cost."""
+
+
+@pytest.mark.parametrize("make", KEEPERS, ids=[make().name for make in KEEPERS])
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_each_node_that_keeps_something_goes_on(make: Make, before: int) -> None:
+    """The same law for each kind of node alone."""
+    clock = HandClock()
+    original, copy = Agent(make(), Desk, clock=clock), Agent(make(), Desk, clock=clock)
+    for _ in range(before):
+        tick(original)
+        clock.turn(1)
+    go_on(original, copy)
+    for _ in range(4):
+        assert tick(copy) == tick(original)
+        clock.turn(1)
+
+
+def go_on(original: Agent[Desk], copy: Agent[Desk]) -> None:
+    """Put a tree of fresh nodes to where another one stands, from JSON alone."""
+    copy.state_manager.load_checkpoint(original.state_manager.dump_checkpoint())
+    position = json.loads(json.dumps(dump_position(original.root)))
+    load_position(copy.root, position, adopt=copy.runner.context.ticker.meet)

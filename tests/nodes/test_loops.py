@@ -275,3 +275,25 @@ async def test_a_function_that_gives_no_number_is_an_error_with_the_path() -> No
     with pytest.raises(RunError, match=r"node 'r': .* a whole number from 1 up, not str") as caught:
         await table.agent.run()
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "starts"),
+    [
+        (lambda leaf: LoopUntilSuccess("l", leaf(FAILURE, SUCCESS)), 2),
+        (lambda leaf: Repeat("l", leaf(SUCCESS), times=3), 3),
+        (lambda leaf: Retry("l", leaf(FAILURE, FAILURE, SUCCESS), attempts=3), 3),
+    ],
+)
+async def test_looking_again_begins_no_loop_anew(make: object, starts: int) -> None:
+    """A loop that has finished, and under which a coroutine was started, holds its result."""
+    leaves: list[Keyed] = []
+
+    def leaf(*results: Status) -> Keyed:
+        leaves.append(Keyed("a", *results))
+        return leaves[-1]
+
+    table = Table(lambda diary: Sequence("s", memory=False, children=[make(leaf), Sleep("b", 2, diary)]))
+    assert await table.run_with(table.writing(0.5, n=1), table.writing(1, n=2)) is SUCCESS
+    assert len(leaves[0].keys) == starts
+    assert table.diary.order() == ["start b", "end b"]

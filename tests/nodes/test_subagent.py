@@ -213,3 +213,27 @@ def test_wrong_names_and_types_are_refused_before_the_first_tick(options: dict[s
     """Each wrong name, inner or outer, and each type that cannot fit, is a SetupError with the path."""
     with pytest.raises(SetupError, match=text):
         Agent(sub(**options), Desk).step_sync()
+
+
+async def test_an_input_replaces_what_was_there() -> None:
+    """An inner field with a reducer is replaced, at each copy: it is what the outer field is."""
+    node = sub(Until("until"), inputs={"question": "name", "lines": "log"}, outputs={})
+    table = Table(lambda diary: node, {"log": ["a"]})
+    assert await table.run_with(table.writing(1, log=["b"]), table.writing(2, name="3")) is SUCCESS
+    assert node.inner_state.get().lines == ["a", "b"]
+
+
+async def test_in_another_process_inputs_are_not_copied_again() -> None:
+    """From JSON alone: what the inner tree has made of its input stays."""
+
+    def make() -> Agent[Desk]:
+        mine = Do("mine", lambda node: node.write_state({"question": "mine"}))
+        ask = AskHuman("ask", message="?", into="answer")
+        root = sub(Sequence("q", memory=True, children=[mine, ask]), outputs={"answer": "question"})
+        return Agent(root, Desk, clock=VirtualClock())
+
+    first, second = make(), make()
+    await first.run_until_suspend({"name": "theirs"})
+    second.load_checkpoint(json.loads(json.dumps(first.dump_checkpoint())))
+    await second.resume("yes")
+    assert second.state.answer == "mine"

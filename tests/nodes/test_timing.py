@@ -303,3 +303,31 @@ async def test_times_go_on_or_stand_still_in_a_checkpoint() -> None:
     second.step_sync()
     assert timeout.status in (FAILURE, INVALID)
     assert cool.status is not RUNNING
+
+
+async def test_a_timeout_that_has_run_before_holds_no_suspension_up() -> None:
+    """The time ran while the child worked; as soon as it waits for a person only, the run is suspended."""
+    table = Table(
+        lambda diary: Timeout(
+            "t",
+            Sequence("s", memory=True, children=[Sleep("a", 0.6, diary), AskHuman("ask", message="?")]),
+            seconds=1,
+        )
+    )
+    outcome = await table.agent.run_until_suspend()
+    assert outcome.suspended
+    assert table.clock.now() == pytest.approx(0.6)
+
+
+async def test_a_rest_that_nobody_looks_at_holds_no_suspension_up() -> None:
+    """A Cooldown that has failed in a composite with memory asks for no tick."""
+    table = Table(
+        lambda diary: Selector(
+            "s",
+            memory=True,
+            children=[Cooldown("c", Scripted("a", FAILURE), seconds=100), AskHuman("ask", message="?")],
+        )
+    )
+    outcome = await table.agent.run_until_suspend()
+    assert outcome.suspended
+    assert table.clock.now() == 0
