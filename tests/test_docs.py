@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from pathlib import Path
@@ -51,3 +52,10 @@ def test_blocks_run_and_print_what_the_page_says(
 def test_blocks_name_a_known_language(page: Path) -> None:
     """No block escapes from running by a misspelt language."""
     assert [(block.line, block.info) for block in blocks(page) if block.language not in LANGUAGES] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """No page is written and then found by nobody."""
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    written = [page.relative_to(ROOT / "docs").as_posix() for page in pages() if page.is_relative_to(ROOT / "docs")]
+    assert sorted(listed) == sorted(written)
