@@ -134,14 +134,8 @@ async def test_coroutines_go_on_between_steps_inside_of_the_block() -> None:
             assert root.children[0].status is RUNNING
             await agent.step()
             assert root.children[0].status is SUCCESS
-    assert diary.order() == [
-        "start quick",
-        "start endless",
-        "end quick",
-        "unwound endless",
-        "cleanup endless",
-        "clean endless",
-    ]
+    assert sorted(diary.order()[:2]) == ["start endless", "start quick"]
+    assert diary.order()[2:] == ["end quick", "unwound endless", "cleanup endless", "clean endless"]
     assert {node.status for node in (root, *root.children)} == {INVALID}
 
 
