@@ -97,6 +97,10 @@ class Terminal:
         """Type keys."""
         os.write(self.screen, text.encode())
 
+    def is_still(self) -> bool:
+        """Whether nothing is shown while a live display would draw several times."""
+        return not select.select([self.screen], [], [], 0.35)[0]
+
     def end(self) -> int:
         """Read on until the command has ended; return its exit code."""
         while self._read():

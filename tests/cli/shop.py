@@ -100,6 +100,10 @@ def sleepy() -> Agent[Refund]:
     return Agent(_sequence(Sleepy("sleep")), state_schema=Refund)
 
 
+def asks_then_sleeps() -> Agent[Refund]:
+    return Agent(_sequence(AskHuman("who", message="Who?", into="name"), Sleepy("sleep")), state_schema=Refund)
+
+
 def limited() -> Agent[Refund]:
     return Agent(Repeat("again", refuse_never("go")), state_schema=Refund, limits=Limits(max_ticks=3))
 

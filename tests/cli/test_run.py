@@ -94,21 +94,22 @@ def test_an_agents_own_human_is_asked(call: Call) -> None:
     assert (code, json.loads(out)["amount"]) == (0, 7.0)
 
 
+def test_an_answer_is_in_the_file_before_anything_follows_from_it(call: Call, tmp_path: Path) -> None:
+    """`resume` killed in the middle of what follows: the answer was kept, and is not asked for again."""
+    file = tmp_path / "run.json"
+    call("run", "shop:asks_then_sleeps", "--quiet", "--save", str(file))
+    process = begun("resume", "shop:asks_then_sleeps", str(file), "--answer", '"Ada"', folder=tmp_path)
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    records = json.loads(file.read_text())["questions"]["records"]
+    assert [record["status"] for record in records] == ["answered"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_halts_the_run_and_awaits_its_cleanups(number: signal.Signals, code: int, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM: cleanups ran, the position is saved, no traceback, nothing is alive afterwards."""
     file = tmp_path / "run.json"
-    process = subprocess.Popen(
-        [*COMMAND, "run", "shop:sleepy", "--save", str(file)],
-        cwd=HERE,
-        env=environment(SHOP=str(tmp_path)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    wait_for(tmp_path / "began", process)
+    process = begun("run", "shop:sleepy", "--save", str(file), folder=tmp_path)
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out, err) == (code, "", "interrupted\n")
@@ -118,14 +119,24 @@ def test_a_signal_halts_the_run_and_awaits_its_cleanups(number: signal.Signals, 
         os.killpg(process.pid, 0)
 
 
-def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
-    """Wait until a file is there."""
+def begun(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """Start the command, and wait until its node `Sleepy` is at work."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=HERE,
+        env=environment(SHOP=str(folder)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     for _ in range(SECONDS * 200):
-        if file.exists():
-            return
+        if (folder / "began").exists():
+            return process
         try:
             process.wait(0.005)
         except subprocess.TimeoutExpired:
             continue
         break
-    raise AssertionError(f"{file} is not there")
+    raise AssertionError(process.communicate()[1])

@@ -36,6 +36,7 @@ def test_the_tree_is_shown_and_stands_still_while_a_question_waits() -> None:
     with Terminal("run", "shop:desk", "--input", '{"amount": 400}') as terminal:
         before = terminal.expect("Pay 400.00? [y/n]: ")
         assert "▶ by hand (Approve)" in before
+        assert terminal.is_still()
         terminal.type("n\n")
         terminal.expect("✗ desk (Selector, memory)")
         assert terminal.end() == 1

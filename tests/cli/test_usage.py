@@ -54,10 +54,11 @@ def test_wrong_usage_is_refused_on_one_line(line: str, error: str, call: Call) -
     assert "Traceback" not in err
 
 
-def test_a_write_that_input_causes_is_wrong_usage(call: Call) -> None:
-    """Input of the wrong type: exit code 2, and no value in the text."""
-    code, _, err = call("run", "shop:desk", "--input", '{"amount": "much"}')
-    assert code == 2
+def test_a_write_that_input_causes_is_wrong_usage(call: Call, tmp_path: Path) -> None:
+    """Input of the wrong type: exit code 2, no value in the text, and no checkpoint of a run that never was."""
+    file = tmp_path / "run.json"
+    code, _, err = call("run", "shop:desk", "--input", '{"amount": "much"}', "--save", str(file))
+    assert (code, file.exists()) == (2, False)
     assert "field 'amount' takes float and was given str" in err
     assert "much" not in err
 
