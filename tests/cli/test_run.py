@@ -102,7 +102,7 @@ def test_an_answer_is_in_the_file_before_anything_follows_from_it(call: Call, tm
     process.kill()
     process.communicate(timeout=SECONDS)
     records = json.loads(file.read_text())["questions"]["records"]
-    assert [record["status"] for record in records] == ["answered"]
+    assert [record["question"]["status"] for record in records] == ["answered"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
