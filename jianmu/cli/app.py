@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from jianmu.cli.demo import run_demo
 from jianmu.cli.drawing import Format, draw_agent
 from jianmu.cli.faults import Exit, complain, report
+from jianmu.cli.loop import Terminated
 from jianmu.cli.runs import resume_agent, run_agent
 from jianmu.cli.steps import step_agent
 
@@ -40,8 +41,9 @@ def execute(arguments: Sequence[str]) -> int:
         complain(f"{error}")
         print("see: jianmu --help", file=sys.stderr)
         return Exit.USAGE
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+    except KeyboardInterrupt as stop:
+        print("interrupted", file=sys.stderr)
+        return Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILURE

@@ -19,7 +19,7 @@ from jianmu.cli.faults import Exit, UsageError, describe, is_usage
 from jianmu.cli.forms import hint
 from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable, load_agent, parse_json, read_checkpoint, read_input
-from jianmu.cli.loop import Terminated, in_loop
+from jianmu.cli.loop import in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
 from jianmu.cli.telling import QUESTIONS
 from jianmu.engine.events import Event
@@ -114,11 +114,7 @@ def _followed(
 
     try:
         outcome, is_left_open = in_loop(follow)
-    except KeyboardInterrupt as stop:
-        keep(agent, save)
-        print("interrupted", file=sys.stderr)
-        return Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED
-    except Exception as error:
+    except BaseException as error:
         if not is_usage(error):
             keep(agent, save)
         raise

@@ -24,7 +24,7 @@ from jianmu.cli.drive import Drive
 from jianmu.cli.faults import Exit, UsageError
 from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable
-from jianmu.cli.loop import Terminated, in_loop
+from jianmu.cli.loop import in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
 from jianmu.cli.telling import ROUTINE
 from jianmu.draw.outline import printable
@@ -49,8 +49,6 @@ def run_demo(file: Path | None, report: Path | None) -> Exit:
     end: End = "interrupted"
     try:
         end = in_loop(partial(_work, agent, is_attended=is_attended))
-    except KeyboardInterrupt as stop:
-        return Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED
     finally:
         if end != "finished":
             write_report(target, agent.state, source, end)
