@@ -26,11 +26,12 @@ class Wake:
     """A flag that many may set and one waits for; setting it while nobody waits is not lost."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._is_set = False
         self._event: anyio.Event | None = None
         self._token: Any = None  # Any: the loop object of asyncio or trio
         self._thread = 0
+        self._new_event = anyio.Event
 
     @property
     def is_set(self) -> bool:
@@ -51,6 +52,12 @@ class Wake:
         else:
             call_soon(self._token, event.set)
 
+    def set_from_anywhere(self) -> None:
+        """Set the flag, also from a handler of a signal, which may come while the loop sleeps or this lock is held."""
+        self.set()
+        if self._token is not None:
+            call_soon(self._token, self.set)
+
     def take(self) -> bool:
         """Return whether the flag was set, and clear it."""
         if not self._is_set:
@@ -63,13 +70,16 @@ class Wake:
         """Make this event loop the one that waits."""
         self._thread = threading.get_ident()
         self._token = current_token().native_token
+        self._new_event = type(anyio.Event())  # the loop's own class: anyio looks it up anew for each event
 
     def armed(self) -> anyio.Event:
         """Return an event that the next `set()` sets, or that is set if the flag is; `attach` comes first."""
-        event = anyio.Event()
+        event = self._new_event()
         with self._lock:
             if self._is_set:
                 event.set()
                 return event
             self._event = event
+            if self._is_set:  # by a handler of a signal, just now
+                event.set()
         return event
