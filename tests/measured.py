@@ -42,14 +42,21 @@ def table() -> str:
         lines.append(
             f"| {row['work']} | {row['against']} | {duration(row['ours'])} | {duration(row['peer'])} | {verdict} |"
         )
-    return "\n".join(lines)
+    versions = results()["versions"]
+    names = {"Python": "python", "LangGraph": "langgraph", "py_trees": "py-trees", "Pydantic": "pydantic"}
+    used = ", ".join(f"{name} {versions[package]}" for name, package in names.items())
+    return "\n".join([*lines, "", f"With {used}. Faster or slower is as seen from jianmu."])
 
 
 def shown() -> dict[tuple[str, str], float]:
     """Return how many times faster the README says that jianmu is, by row."""
     found = TABLE.search(README.read_text(encoding="utf-8"))
     assert found is not None
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()[2:]]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in found[0].splitlines()[2:]
+        if line.startswith("|")
+    ]
     return {(cells[0], cells[1]): _times(cells[4]) for cells in rows}
 
 

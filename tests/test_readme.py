@@ -13,7 +13,8 @@ from tests.measured import factor, peers, shown
 def test_the_figures_are_those_of_the_benchmarks() -> None:
     """Every row beside another library is shown, none is left out, and its factor is the measured one, noise aside."""
     measured = {(row["work"], row["against"]): factor(row) for row in peers()}
-    assert shown() == {row: pytest.approx(times, rel=0.3) for row, times in measured.items()}
+    expected = {row: pytest.approx(times, rel=0.3) for row, times in measured.items()}
+    assert shown() == expected, "run python -m tests.measured"
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
