@@ -63,6 +63,15 @@ class RealClock:
         """Return at once: real time needs no help."""
 
 
+class _Turn:
+    """Whose turn it is, on one event loop, to look whether every task waits; two that look keep each other awake."""
+
+    def __init__(self, token: object) -> None:
+        self.token = token
+        self.lock = anyio.Lock()
+        self.fresh = anyio.Event()
+
+
 class VirtualClock:
     """A clock that stands still until it is turned: `await clock.advance(seconds)`.
 
@@ -80,7 +89,7 @@ class VirtualClock:
         self._now = 0.0
         self._sleepers: list[tuple[float, int, anyio.Event]] = []
         self._order = itertools.count()
-        self._fresh: anyio.Event | None = None
+        self._turn: _Turn | None = None
 
     def now(self) -> float:
         """Return the seconds that this clock was turned by so far."""
@@ -107,8 +116,7 @@ class VirtualClock:
             return
         entry = (until, next(self._order), event)
         heapq.heappush(self._sleepers, entry)
-        if self._fresh is not None:
-            self._fresh.set()
+        self._here().fresh.set()
         try:
             await event.wait()
         finally:
@@ -121,24 +129,34 @@ class VirtualClock:
 
         Returns when all that became due has had its turn.
         """
-        target = self._now + seconds
-        await quiet()
-        while self._sleepers and self._sleepers[0][0] <= target:
-            self._jump()
+        async with self._here().lock:
+            target = self._now + seconds
             await quiet()
-        self._now = target
-        await quiet()
+            while self._sleepers and self._sleepers[0][0] <= target:
+                self._jump()
+                await quiet()
+            self._now = max(self._now, target)
+            await quiet()
 
     async def pump(self) -> None:
         """Jump from sleeper to sleeper while a run is on, if `autojump` is set."""
+        turn = self._here()
         while self.autojump:
-            await quiet()
-            if self._sleepers:
-                self._jump()
-                continue
-            self._fresh = anyio.Event()
-            await self._fresh.wait()
-            self._fresh = None
+            async with turn.lock:
+                await quiet()
+                if self._sleepers:
+                    self._jump()
+                    continue
+                if turn.fresh.is_set():
+                    turn.fresh = anyio.Event()
+            await turn.fresh.wait()
+
+    def _here(self) -> _Turn:
+        """Return what belongs to the event loop that is on."""
+        token = current_token().native_token
+        if self._turn is None or self._turn.token is not token:
+            self._turn = _Turn(token)
+        return self._turn
 
     def _jump(self) -> None:
         """Go to the next sleeper and rouse all that wait for this moment."""
