@@ -39,6 +39,7 @@ class Live:
         "handle",
         "has_asked",
         "has_entered",
+        "hook",
         "is_halted",
         "is_overdue",
         "journal",
@@ -52,6 +53,7 @@ class Live:
         self.handle: TaskHandle[None] | None = None
         self.watch: anyio.CancelScope | None = None
         self.cleanup: anyio.CancelScope | None = None
+        self.hook: Callable[[], Awaitable[None]] | None = None
         self.line: tuple[Behaviour, ...] = ()
         self.is_halted = False
         self.is_overdue = False
@@ -131,6 +133,14 @@ class Activity:
             live.is_halted = True
             live.line = (self.node, *ancestors(self.node))
             self.tasks.halting.append(live)
+
+    def forget(self) -> None:
+        """Know nothing of an entry any more; no coroutine is alive."""
+        self.result = self.error = None
+        self.is_waiting = False
+        self.asked.clear()
+        for kept in (self.tasks.wanted, self.tasks.waiting, self.tasks.failed):
+            kept.pop(self, None)
 
     def settle(self, live: Live, status: object, error: BaseException | None) -> None:
         """Take the outcome of an entry."""
@@ -228,11 +238,10 @@ class Tasks:
     def clean_up(self, activity: Activity, hook: Callable[[], Awaitable[None]]) -> None:
         """Have `hook` awaited for a halted node that has no coroutine, after all cleanups at and below the node."""
         live = Live(activity)
-        live.is_halted = True
+        live.is_halted, live.hook = True, hook
         live.line = (activity.node, *ancestors(activity.node))
         self.lives[live] = None
         self.halting.append(live)
-        self._start(self._follow, live, hook)
 
     async def settled(self) -> None:
         """Wait until no coroutine lives any more."""
@@ -260,9 +269,11 @@ class Tasks:
         if live not in self.lives:
             return
         self.cleaning[live] = None
-        if live.handle is None:
+        if live.hook is not None:
+            self._start(self._follow, live, live.hook)
             return
-        live.handle.cancel()
+        if live.handle is not None:
+            live.handle.cancel()
         live.watch = anyio.CancelScope()
         if self.group is not None:
             self.group.start_soon(self._watch, live, live.watch)

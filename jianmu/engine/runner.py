@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -129,9 +130,9 @@ class ReactiveRunner(Generic[S]):
         self.wake.set()
 
     def halt(self) -> None:
-        """Have the run end with INVALID; safe from every thread."""
+        """Have the run end with INVALID; safe from every thread, and from handlers of signals."""
         self._stop = End(Status.INVALID)
-        self.wake.set()
+        self.wake.set_from_anywhere()
 
     def forget_halt(self) -> None:
         """Begin a call: a halt asked for before it does not count."""
@@ -339,8 +340,9 @@ class ReactiveRunner(Generic[S]):
     async def _clean_up(self) -> None:
         """Cancel what was halted and await every cleanup, out of reach of cancellation."""
         with anyio.CancelScope(shield=True):
-            self.tasks.carry_out()
-            await self.tasks.settled()
+            async with self.host.opened() if self.tasks.lives else nullcontext():
+                self.tasks.carry_out()
+                await self.tasks.settled()
         self.context.deadlines.clear()
 
     def _halt_leftovers(self) -> None:
@@ -372,6 +374,7 @@ class ReactiveRunner(Generic[S]):
         Args:
             withdraw: withdraw the questions as well; without it they stay as they are.
         """
+        self.context.is_shelving = not withdraw and self.phase is Phase.SUSPENDED
         self.go("park")
         self.context.is_parking = not withdraw
         try:
@@ -379,6 +382,6 @@ class ReactiveRunner(Generic[S]):
                 self._stop_tree()
         finally:
             await self._clean_up()
-            self.context.is_parking = False
+            self.context.is_parking = self.context.is_shelving = False
             self.go("rest")
         self.tasks.raise_fatal()

@@ -79,6 +79,8 @@ class Finally(Branch):
         """Clean up after a halt."""
         if new_status is not Status.INVALID:
             return
+        if self._context is not None and self._context.run.is_shelving:
+            self._is_due = False
         if self._has_begun:
             self._activity.halt()
             self._has_begun = False
@@ -115,10 +117,6 @@ class Finally(Branch):
             self._clean_up_now()
             return
         self._is_due = False
-        if self._activity.tasks.group is None:
-            path = self.context.path
-            text = f"node '{path}' was halted where its cleanup cannot be awaited: use `async with agent:`"
-            raise RunError(text, path=path)
         self._activity.tasks.clean_up(self._activity, self._clean_up)
 
     def _is_awaited(self) -> bool:

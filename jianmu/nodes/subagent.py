@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any  # Any: both schemas are the users'
 
 from py_trees.behaviour import Behaviour
@@ -64,15 +64,24 @@ class SubAgent(Wrapper):
         Raises:
             SetupError: the inner schema has no such field; with the node's path.
         """
-        schema, path = self.inner_state.schema, self.context.path
-        for port, name in (self._inputs | self._outputs).items():
-            if name not in schema.types and schema.extra is None:
-                near = difflib.get_close_matches(name, schema.types)
-                hint = f"did you mean '{near[0]}'?" if near else f"its fields are: {', '.join(schema.types) or 'none'}"
-                side, text = port.partition(".")[0], f"but {schema.model.__name__} has no field '{name}'"
-                raise SetupError(f"node '{path}' has '{name}' among its {side}, {text}: {hint}", path=path)
+        schema = self.inner_state.schema
+        for name in self._inputs.values():
+            self._check_name(name, schema.input_fields, "takes")
+        for name in self._outputs.values():
+            self._check_name(name, schema.output_fields, "gives")
         self._unsubscribe()
         self._unsubscribe = self.inner_state.subscribe(self._on_change)
+
+    def _check_name(self, name: str, known: Collection[str], does: str) -> None:
+        """Refuse an inner name that the inner agent does not show."""
+        schema, path = self.inner_state.schema, self.context.path
+        if name in known or (name not in schema.types and schema.extra is not None):
+            return
+        near = difflib.get_close_matches(name, known)
+        hint = f"did you mean '{near[0]}'?" if near else f"it {does} {', '.join(known) or 'nothing'}"
+        raise SetupError(
+            f"node '{path}' binds '{name}', but {schema.model.__name__} {does} no such field: {hint}", path=path
+        )
 
     def initialise(self) -> None:
         """Begin a run of the inner agent."""

@@ -421,3 +421,18 @@ async def test_looking_again_does_not_repeat_an_async_cleanup() -> None:
     assert await table.run_with(table.writing(1.5, n=1), table.writing(2, n=2)) is SUCCESS
     assert table.diary.count("cleaned", "s/f") == 1
     assert table.diary.count("update", "a") == 1
+
+
+@KINDS
+@pytest.mark.parametrize("way", ["reset", "withdraw", "switch"])
+async def test_what_becomes_of_a_suspended_cleanup(make: Callable[[Diary], Cleanup], takes: float, way: str) -> None:
+    """A reset, or an input that withdraws, halts it: the cleanup runs. Another thread only puts it aside."""
+    table = Table(lambda diary: Finally("f", AskHuman("ask", message="?"), make(diary)))
+    await table.agent.run_until_suspend(thread_id="one")
+    if way == "reset":
+        await table.agent.reset()
+    elif way == "withdraw":
+        await table.agent.run_until_suspend({"n": 1}, on_new_input="withdraw")
+    else:
+        await table.agent.run_until_suspend(thread_id="two")
+    assert table.diary.at("cleaned", "f") == ([] if way == "switch" else [takes])

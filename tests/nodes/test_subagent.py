@@ -15,7 +15,7 @@ from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.node import AsyncNode, Node
 from jianmu.engine.ports import Const
-from jianmu.engine.state import Ephemeral, StateManager
+from jianmu.engine.state import Ephemeral, Internal, StateManager
 from jianmu.errors import SetupError
 from jianmu.nodes import AskHuman, Guard, SubAgent
 from tests.cases.leaves import FAILURE, SUCCESS, Do, Forever, Sleep
@@ -32,6 +32,7 @@ class Inner(BaseModel):
     count: Annotated[int, Ephemeral(scope="run")] = 0
     total: int = 0
     lines: Annotated[list[str], operator.add] = Field(default_factory=list)
+    hidden: Annotated[int, Internal()] = 0
 
 
 class Think(AsyncNode):
@@ -194,12 +195,14 @@ async def test_i16_its_questions_have_the_whole_path() -> None:
     [
         (
             {"inputs": {"qestion": "name"}},
-            "node 'sub' has 'qestion' among its inputs, but Inner has no field .*'question'",
+            "node 'sub' binds 'qestion', but Inner takes no such field: did you mean 'question'",
         ),
         (
             {"outputs": {"answer": "anser"}},
-            "node 'sub' has 'anser' among its outputs, but Inner has no field .*'answer'",
+            "node 'sub' binds 'anser', but Inner gives no such field: did you mean 'answer'",
         ),
+        ({"inputs": {"hidden": "n"}}, r"binds 'hidden', but Inner takes no such field"),
+        ({"outputs": {"n": "hidden"}}, r"binds 'hidden', but Inner gives no such field"),
         ({"inputs": {"question": "nmae"}}, "binds port 'inputs.question' to 'nmae', but Desk has no field .*'name'"),
         (
             {"outputs": {"anwser": "answer"}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import anyio
+import py_trees
 import pytest
 from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
@@ -12,6 +13,7 @@ from py_trees.composites import Parallel, Selector, Sequence
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.ticker import halt, tick
 from jianmu.errors import SetupError
 from jianmu.nodes import Answer, AskHuman, Cooldown, ForceSuccess, Guard, Repeat, Timeout, Timer
 from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Forever, Scripted, Sleep, passes_of
@@ -331,3 +333,33 @@ async def test_a_rest_that_nobody_looks_at_holds_no_suspension_up() -> None:
     outcome = await table.agent.run_until_suspend()
     assert outcome.suspended
     assert table.clock.now() == 0
+
+
+async def test_n16_a_stock_timer_halted_and_entered_again() -> None:
+    """Stock Timer(0.3) on the real clock, halted at 0.2: SUCCESS not before 0.3 after the second entry, by 0.4."""
+    begun: list[float] = []
+    timer = py_trees.timers.Timer("timer", duration=0.3)
+    inner = timer.initialise
+    timer.initialise = lambda: (begun.append(time.monotonic()), inner())
+    other = Guard("g", Scripted("x", RUNNING), condition=lambda s: s.n == 1)
+    agent = Agent(Selector("s", memory=False, children=[other, timer]), Desk)
+
+    async def turn() -> None:
+        for n, seconds in ((1, 0.2), (2, 0.01)):
+            await anyio.sleep(seconds)
+            agent.state_manager.update({"n": n})
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(turn)
+            assert await agent.run() is SUCCESS
+    assert len(begun) == 2
+    assert 0.3 <= time.monotonic() - begun[1] <= 0.4
+
+
+def test_n16_a_stock_repeat_halted_and_entered_again() -> None:
+    """Stock Repeat(3) halted after two successes and entered again: three more successes are needed."""
+    repeat = py_trees.decorators.Repeat("r", Scripted("a", SUCCESS), num_success=3)
+    assert [tick(repeat), tick(repeat)] == [RUNNING, RUNNING]
+    halt(repeat)
+    assert [tick(repeat), tick(repeat), tick(repeat)] == [RUNNING, RUNNING, SUCCESS]
