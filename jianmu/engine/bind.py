@@ -36,7 +36,6 @@ class Binder:
         tasks: where the coroutines of AsyncNodes live.
 
     Attributes:
-        inner: the states of agents inside of this one, by path.
         has_async: whether a node has coroutines.
         is_unruly: whether a node stops or ticks its children in a way of its own.
     """
@@ -45,7 +44,6 @@ class Binder:
         self._run = run
         self._manager = manager
         self._tasks = tasks
-        self.inner: dict[str, StateManager[Any]] = {}  # Any: any schema
         self.has_async = False
         self.is_unruly = False
 
@@ -72,8 +70,6 @@ class Binder:
             node, manager = stack.pop()
             yield node, manager
             inner = getattr(node, "inner_state", None)
-            if inner is not None:
-                self.inner[path_of(node)] = inner
             stack.extend((child, inner or manager) for child in reversed(node.children))
 
     def _manager_above(self, root: Behaviour) -> StateManager[Any]:  # Any: any schema
@@ -118,7 +114,8 @@ def _check_shape(node: Behaviour) -> None:
         fix = f'Parallel("{node.name}", policy=ParallelPolicy.SuccessOnAll(), children=[...])'
         raise _refused(node, f"has policy={node.policy!r}: write {fix}")
     if isinstance(node, (RunningIsFailure, RunningIsSuccess)):
-        waits = next((below for below in descend(node) if isinstance(below, WAITS)), None)
+        asks = (below for below in descend(node) if isinstance(below, WAITS) or hasattr(below, "is_waiting"))
+        waits = next(asks, None)
         if waits is not None:
             what = f"never lets '{path_of(waits)}' start, since it halts it in the pass that asks for it"
             raise _refused(node, f"{what}: give it a Timeout, or take the decorator away")

@@ -140,15 +140,19 @@ def _made(base: type[Made], fn: Callable[..., Any], word: str, **attributes: obj
         "__module__": getattr(inner, "__module__", base.__module__),
         "__doc__": getattr(inner, "__doc__", None) or base.__doc__,
         "__qualname__": getattr(inner, "__qualname__", name),
-        "__annotations__": {port.name: port.annotation for port in ports},
+        "__annotations__": {port.name: port.annotation for port in (first, *ports)},
         **{port.name: port.default for port in ports if port.default is not port.empty},
         "fn": staticmethod(fn),
         **attributes,
     }
     made = cast("type[Made]", type(name, (base,), space))
+    if first.name in made.declared_ports:
+        raise SetupError(
+            f"{name} takes its inputs after the first parameter: write def {name}({_first(word)}, {first})"
+        )
     for port in ports:
         declared = made.declared_ports.get(port.name)
-        if declared is None or declared.is_output or port.kind in (port.VAR_POSITIONAL, port.VAR_KEYWORD):
+        if declared is None or declared.is_output or port.kind not in (port.POSITIONAL_OR_KEYWORD, port.KEYWORD_ONLY):
             call = f"def {name}({first.name}, {port.name}: In[<type>])"
             raise SetupError(
                 f"parameter '{port.name}' of {name} is no input: write {call}; return what is to be written"
@@ -161,8 +165,12 @@ def _parameters(fn: Callable[..., Any], name: str, word: str) -> list[inspect.Pa
     found = list(inspect.signature(fn).parameters.values())
     if found:
         return found
-    first = "state" if word.endswith("condition") else "context"
-    raise SetupError(f"{name} takes nothing: write def {name}({first})")
+    raise SetupError(f"{name} takes nothing: write def {name}({_first(word)})")
+
+
+def _first(word: str) -> str:
+    """Return what the first parameter is called."""
+    return "state" if word.endswith("condition") else "context"
 
 
 def _inputs(node: NodeMixin) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from py_trees.behaviour import Behaviour
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.errors import SetupError
-from jianmu.nodes import Answer, Approve, AskHuman, Guard, Retry, Selector, Sequence, Timeout, fail
+from jianmu.nodes import Answer, Approve, AskHuman, Guard, Retry, RunningIsFailure, Selector, Sequence, Timeout, fail
 from tests.cases.leaves import FAILURE, RUNNING, SUCCESS, Diary, Scripted, Sleep
 from tests.nodes.kit import Desk, Table
 
@@ -241,3 +241,10 @@ async def test_a_loop_over_a_rejection_is_not_begun_anew_by_looking() -> None:
     assert await table.run_with(reply, table.writing(3, n=1), table.writing(3.5, n=2)) is SUCCESS
     assert table.diary.order() == ["start b", "end b"]
     assert len(table.agent.interaction.dump()["records"]) == 2
+
+
+def test_a_decorator_that_never_lets_it_wait_is_refused() -> None:
+    """RunningIsFailure above would withdraw the question in the pass that asks: SetupError with the path."""
+    node = RunningIsFailure("r", Approve("a", Scripted("x", SUCCESS), message="?"))
+    with pytest.raises(SetupError, match=r"node 'r' never lets 'r/a' start"):
+        Agent(node, Desk)

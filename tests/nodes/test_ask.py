@@ -339,3 +339,20 @@ def test_n02_a_wrong_into_is_refused_before_the_first_tick(make: Any, text: str)
     """`into` is checked against the schema when the tree is bound: name, type, and that only dicts have keys."""
     with pytest.raises(SetupError, match=text):
         asks(make()).step_sync()
+
+
+async def test_a_wait_is_no_question_for_the_agents_human() -> None:
+    """Under run() the agent's `human` is asked what persons are asked, not what only waits for time or a job."""
+    asked: list[str] = []
+
+    async def human(question: Any) -> str:
+        asked.append(question.path)
+        return "yes"
+
+    table = Table(
+        lambda diary: Sequence("s", memory=True, children=[WaitFor("w", seconds=5), AskHuman("a", message="?")]),
+        human=human,
+    )
+    assert await table.run() is SUCCESS
+    assert table.clock.now() == pytest.approx(5)
+    assert asked == ["s/a"]

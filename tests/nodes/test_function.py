@@ -239,6 +239,19 @@ def test_wrong_functions_are_refused_with_the_line_to_write(decorate: Callable[.
         decorate(fn)
 
 
+def test_the_context_comes_first() -> None:
+    """A function whose first parameter is an input has forgotten its context, or the state."""
+
+    def give(amount: In[int]) -> None: ...
+
+    with pytest.raises(
+        SetupError, match=r"give takes its inputs after the first parameter: write def give\(context, amount"
+    ):
+        action(give)
+    with pytest.raises(SetupError, match=r"write def give\(state, amount"):
+        condition(give)
+
+
 def test_an_output_is_no_parameter() -> None:
     """A function returns what it writes; an `Out` among its parameters is refused."""
 
