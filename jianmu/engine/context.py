@@ -46,7 +46,6 @@ class RunContext:
         self.run = 0
         self.passes = 0
         self.is_parking = False
-        self.is_shelving = False
         self.halt_timeout = 5.0
         self.signal: Callable[[], None] = lambda: None
         self.deadlines: dict[Behaviour, float] = {}

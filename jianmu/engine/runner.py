@@ -302,7 +302,7 @@ class ReactiveRunner(Generic[S]):
         self.context.log_at(None).warning("stalled", paths=paths)
         self.context.events.emit(Stalled(paths=paths))
         if self.options.on_stall == "raise":
-            text = f"nothing can wake the tree: {', '.join(paths)} wait for a write that nobody is left to make"
+            text = f"nothing can wake the tree: {', '.join(paths)} can only go on after a write that nobody is left to make"
             raise StalledError(text, path=paths[0] if paths else None)
         return End(Status.RUNNING, is_stalled=True) if until_suspend else None
 
@@ -320,6 +320,7 @@ class ReactiveRunner(Generic[S]):
             self._humans.dismiss()
         try:
             if end.is_result:
+                self.parked = None
                 self._halt_leftovers()
             else:
                 self._park_tree()
@@ -347,6 +348,7 @@ class ReactiveRunner(Generic[S]):
 
     def _halt_leftovers(self) -> None:
         """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
+        self.tasks.halt_all()  # also conditions that are evaluated again in the background
         left = [node for node in descend(self.root) if node.status is Status.RUNNING]
         report, trace = self.failures.report, self.context.ticker.trace
         raise_first([raised for node in left for raised in collect(node, report, trace)])
@@ -374,14 +376,14 @@ class ReactiveRunner(Generic[S]):
         Args:
             withdraw: withdraw the questions as well; without it they stay as they are.
         """
-        self.context.is_shelving = not withdraw and self.phase is Phase.SUSPENDED
         self.go("park")
+        self.parked = None
         self.context.is_parking = not withdraw
         try:
             if self.root.status is Status.RUNNING or self.tasks.is_busy:
                 self._stop_tree()
         finally:
             await self._clean_up()
-            self.context.is_parking = self.context.is_shelving = False
+            self.context.is_parking = False
             self.go("rest")
         self.tasks.raise_fatal()

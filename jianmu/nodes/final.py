@@ -77,10 +77,8 @@ class Finally(Branch):
 
     def terminate(self, new_status: Status) -> None:
         """Clean up after a halt."""
-        if new_status is not Status.INVALID:
+        if new_status is not Status.INVALID or self.status is not Status.RUNNING:
             return
-        if self._context is not None and self._context.run.is_shelving:
-            self._is_due = False
         if self._has_begun:
             self._activity.halt()
             self._has_begun = False

@@ -161,6 +161,7 @@ class Cooldown(Wrapper):
         super().__init__(name, child)
         self._seconds = Amount(f'Cooldown("{name}", child, seconds=...)', seconds)
         self._end: Alarm | None = None
+        self._thread = ""
 
     def is_held(self) -> bool:
         """Whether its SUCCESS stands: that it rests since must not turn a success into a failure."""
@@ -168,17 +169,21 @@ class Cooldown(Wrapper):
 
     def steps(self) -> Steps:
         """Tick the child unless it rests."""
-        if self.status is not Status.RUNNING and self._end is not None and self._end.left(self.context):
+        if self.status is not Status.RUNNING and self._end is not None and self._rests(self._end):
             self.feedback_message = "cooling down"
             self._call_again(self._end)
             return Status.FAILURE
         yield self.decorated
         status = self.update()
         if status is not Status.RUNNING:
-            self._end = Alarm.after(self.context, self._seconds.of(self))
+            self._end, self._thread = Alarm.after(self.context, self._seconds.of(self)), self.context.thread_id
         if status is Status.FAILURE and self._end is not None:
             self._call_again(self._end)
         return status
+
+    def _rests(self, end: Alarm) -> bool:
+        """Whether the time is not over; that of another thread of the agent does not count."""
+        return self._thread == self.context.thread_id and end.left(self.context) > 0
 
     def _call_again(self, end: Alarm) -> None:
         """Have the tree ticked at the end, if somebody above looks again at what has failed."""
@@ -187,10 +192,8 @@ class Cooldown(Wrapper):
 
     def memento(self) -> str | None:
         """Return the instant at which the rest is over."""
-        if self._end is None or not self._end.left(self.context):
-            return None
-        return self._end.dump(self.context)
+        return self._end.dump(self.context) if self._end is not None and self._rests(self._end) else None
 
     def restore(self, value: str) -> None:
         """Take back the instant."""
-        self._end = Alarm.at(self.context, value)
+        self._end, self._thread = Alarm.at(self.context, value), self.context.thread_id

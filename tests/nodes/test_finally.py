@@ -436,3 +436,21 @@ async def test_what_becomes_of_a_suspended_cleanup(make: Callable[[Diary], Clean
     else:
         await table.agent.run_until_suspend(thread_id="two")
     assert table.diary.at("cleaned", "f") == ([] if way == "switch" else [takes])
+
+
+async def test_a_cleanup_that_was_put_aside_is_not_run_for_another_thread() -> None:
+    """Put aside in one thread, halted in another where it was never entered: nothing is due there."""
+    table = Table(
+        lambda diary: Selector(
+            "s",
+            memory=False,
+            children=[
+                Guard("g", Sleep("other", 1, diary), condition=lambda s: s.n == 1),
+                Catch("c", Finally("f", AskHuman("ask", message="?"), sync_cleanup(diary)), on=ValueError),
+            ],
+        )
+    )
+    await table.agent.run_until_suspend(thread_id="one")
+    assert await table.agent.run({"n": 1}, thread_id="two") is SUCCESS
+    await table.agent.reset()
+    assert table.diary.count("cleaned", "s/c/f") == 0

@@ -206,7 +206,8 @@ def test_each_node_that_keeps_something_goes_on(make: Make, before: int) -> None
 
 
 def go_on(original: Agent[Desk], copy: Agent[Desk]) -> None:
-    """Put a tree of fresh nodes to where another one stands, from JSON alone."""
+    """Put a tree of fresh nodes to where another one stands, from JSON alone, in the same thread."""
+    copy._session.thread_id = copy.runner.context.thread_id = original.runner.context.thread_id
     copy.state_manager.load_checkpoint(original.state_manager.dump_checkpoint())
     position = json.loads(json.dumps(dump_position(original.root)))
     load_position(copy.root, position, adopt=copy.runner.context.ticker.meet)

@@ -363,3 +363,11 @@ def test_n16_a_stock_repeat_halted_and_entered_again() -> None:
     assert [tick(repeat), tick(repeat)] == [RUNNING, RUNNING]
     halt(repeat)
     assert [tick(repeat), tick(repeat), tick(repeat)] == [RUNNING, RUNNING, SUCCESS]
+
+
+async def test_each_thread_of_an_agent_has_a_rest_of_its_own() -> None:
+    """A Cooldown that rests in one thread does not in another; a new run of the same thread finds it resting."""
+    table = Table(lambda diary: Cooldown("c", Scripted("a", SUCCESS), seconds=100))
+    assert await table.agent.run(thread_id="one") is SUCCESS
+    assert await table.agent.run(thread_id="one") is FAILURE
+    assert await table.agent.run(thread_id="two") is SUCCESS
