@@ -243,6 +243,11 @@ class Tasks:
         self.lives[live] = None
         self.halting.append(live)
 
+    def halt_all(self) -> None:
+        """Ask for the halt of all that is at work or about to start."""
+        for activity in [*self.wanted, *(live.activity for live in self.lives)]:
+            activity.halt()
+
     async def settled(self) -> None:
         """Wait until no coroutine lives any more."""
         while self.lives:

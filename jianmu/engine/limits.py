@@ -64,6 +64,6 @@ def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
     for name, most in limits.given:
         counter, unit = COUNTED[name]
         if getattr(usage, counter) >= most:
-            text = f"the run has used its {most:g} {unit}: raise Limits({name}=...), or call run() again"
+            text = f"the run has used its {most:g} {unit}: go on with agent.recover(limits=Limits({name}=...))"
             return LimitExceeded(text, limit=name)
     return None

@@ -203,7 +203,8 @@ def _check_field(node: Behaviour, port: Port, binding: Binding, fields: Fields) 
     near = difflib.get_close_matches(name, fields.types, cutoff=0.75)
     if name not in fields.types and (near or not fields.is_open):
         hint = f"did you mean '{near[0]}'?" if near else f"its fields are: {', '.join(fields.types) or 'none'}"
-        raise SetupError(f"{where}, but {fields.name} has no field '{name}': {hint}", path=path)
+        text = "" if port.is_output or near else f'; if you mean the text itself, write {port.name}=Const("{binding}")'
+        raise SetupError(f"{where}, but {fields.name} has no field '{name}': {hint}{text}", path=path)
     kind = fields.types.get(name, Any)
     if binding.key is not None:
         kind = _value_type(kind)

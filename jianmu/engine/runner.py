@@ -302,7 +302,7 @@ class ReactiveRunner(Generic[S]):
         self.context.log_at(None).warning("stalled", paths=paths)
         self.context.events.emit(Stalled(paths=paths))
         if self.options.on_stall == "raise":
-            text = f"nothing can wake the tree: {', '.join(paths)} can only go on after a write that nobody is left to make"
+            text = f"nothing can wake the tree: {', '.join(paths)} can go on only after a write from outside"
             raise StalledError(text, path=paths[0] if paths else None)
         return End(Status.RUNNING, is_stalled=True) if until_suspend else None
 
@@ -350,6 +350,7 @@ class ReactiveRunner(Generic[S]):
         """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
         self.tasks.halt_all()  # also conditions that are evaluated again in the background
         left = [node for node in descend(self.root) if node.status is Status.RUNNING]
+        self.tasks.lost.clear()
         report, trace = self.failures.report, self.context.ticker.trace
         raise_first([raised for node in left for raised in collect(node, report, trace)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
 from py_trees.decorators import Condition as Condition
 from py_trees.decorators import (
@@ -57,6 +58,7 @@ __all__ = [
     "LoopUntilSuccess",
     "OneShot",
     "Parallel",
+    "ParallelPolicy",
     "PassThrough",
     "Race",
     "Repeat",
