@@ -48,6 +48,7 @@ class RunContext:
         self.is_parking = False
         self.halt_timeout = 5.0
         self.signal: Callable[[], None] = lambda: None
+        self.stir: Callable[[], None] = lambda: None
         self.deadlines: dict[Behaviour, float] = {}
 
     def log_at(self, path: str | None) -> FilteringBoundLogger:
@@ -245,6 +246,7 @@ class NodeContext:
             return
         due = self.run.clock.now() + after
         self.run.deadlines[self.node] = min(due, self.run.deadlines.get(self.node, due))
+        self.run.stir()
 
     def forget_wake(self) -> None:
         """Take back a `wake(after=…)` that has not come yet."""

@@ -42,7 +42,7 @@ class Passing:
     @property
     def has_timer(self) -> bool:
         """Whether a node has a deadline."""
-        return bool(self._context.deadlines) or self._pace.timer_at is not None
+        return bool(self._deadlines()) or self._pace.timer_at is not None
 
     @property
     def _is_watched(self) -> bool:
@@ -75,14 +75,18 @@ class Passing:
         context = self._context
         if not context.deadlines and context.interaction.is_quiet:
             return self._pace.due(None)
-        deadlines = context.deadlines
-        for node in [node for node in deadlines if not _keeps_deadline(node)]:
-            del deadlines[node]
-        ends = [*deadlines.values()]
+        ends = self._deadlines()
         expiry = context.interaction.next_deadline()
         if expiry is not None:
             ends.append(context.clock.now() + (expiry - context.clock.utc()).total_seconds())
         return self._pace.due(min(ends, default=None))
+
+    def _deadlines(self) -> list[float]:
+        """Return when nodes want to be woken; what nodes wanted that have finished is forgotten."""
+        deadlines = self._context.deadlines
+        for node in [node for node in [*deadlines] if not _keeps_deadline(node)]:
+            deadlines.pop(node, None)
+        return [*deadlines.values()]
 
     def _tick(self) -> None:
         """Tick, then look after what the pass has left behind."""
@@ -111,8 +115,8 @@ class Passing:
             interaction.due(context.clock.utc())
         if context.deadlines:
             now = context.clock.now()
-            for node in [node for node, due in context.deadlines.items() if due <= now]:
-                del context.deadlines[node]
+            for node in [node for node, due in [*context.deadlines.items()] if due <= now]:
+                context.deadlines.pop(node, None)
         for activity in [*self._tasks.waiting]:
             if all(interaction.record(id).status != "open" for id in activity.asked):
                 activity.begin()

@@ -117,7 +117,7 @@ class ReactiveRunner(Generic[S]):
         self._is_stalled = False
         self.thread = 0
         self._mark = 0.0
-        context.signal = self.signal
+        context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
         state_manager.subscribe(self.on_change)
         state_manager.recorder = self.record
@@ -359,9 +359,12 @@ class ReactiveRunner(Generic[S]):
         culprit = self.failures.culprit
         for above in ancestors(culprit) if culprit is not None else ():
             above.status = Status.RUNNING
-        self.failures.culprit = None
-        self.parked = dump_position(self.root)
+        self.failures.culprit = self.parked = None
         self.context.is_parking = True
+        try:
+            self.parked = dump_position(self.root)
+        except Exception as error:  # noqa: BLE001  # a memento that raises must not keep the tree alive
+            self.failures.report(self.root, error)
         try:
             self._stop_tree()
         finally:

@@ -1,0 +1,134 @@
+"""Ends that nobody had thought of: what must not keep a run from ending, and from ending rightly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from py_trees.common import ParallelPolicy, Status
+from py_trees.composites import Parallel, Selector, Sequence
+
+from jianmu.agent import Agent
+from jianmu.engine.events import CleanupFailed
+from jianmu.engine.node import AsyncNode, Node
+from jianmu.nodes import AskHuman
+from tests.cases.leaves import (
+    FAILURE,
+    INVALID,
+    RUNNING,
+    SUCCESS,
+    Do,
+    DoAsync,
+    Forever,
+    World,
+    events_of,
+    nothing_left,
+    of_kind,
+)
+
+pytestmark = pytest.mark.anyio
+WITHIN = 5
+
+
+class Forgetful(AsyncNode):
+    """A leaf whose memento cannot be had."""
+
+    async def update_async(self) -> Status:
+        """Wait for ever."""
+        await anyio.sleep_forever()
+        return SUCCESS
+
+    def memento(self) -> Any:
+        """Fail."""
+        raise RuntimeError("no memento")
+
+
+def all_of(*children: Any) -> Parallel:
+    """Return a Parallel that waits for all of its children."""
+    return Parallel("all", ParallelPolicy.SuccessOnAll(), children=list(children))
+
+
+async def test_a_memento_that_raises_keeps_no_run_from_being_cancelled() -> None:
+    """All is halted and cleaned up; the error is reported once."""
+    other = Forever("other")
+    agent = Agent(all_of(Forgetful(), other), World)
+    events = events_of(agent)
+    with anyio.fail_after(WITHIN), nothing_left(agent):
+        with anyio.move_on_after(0.02) as scope:
+            await agent.run()
+    assert scope.cancelled_caught
+    assert agent.status is INVALID
+    assert other.alive == 0
+    assert [event.reason for event in of_kind(events, CleanupFailed)] == ["RuntimeError: no memento"]
+
+
+async def test_a_memento_that_raises_hides_no_exception_of_a_node() -> None:
+    """The node's own exception comes out, and nothing is left alive."""
+
+    def fail(_: Do) -> Status:
+        raise ValueError("the node's own")
+
+    agent = Agent(all_of(Forgetful(), Do("fails", fail)), World)
+    with anyio.fail_after(WITHIN), nothing_left(agent), pytest.raises(ValueError, match="the node's own"):
+        await agent.run()
+
+
+class Once(Node):
+    """Asks for the next pass and fails, then succeeds."""
+
+    ticks = 0
+
+    def update(self) -> Status:
+        """Fail the first time."""
+        self.ticks += 1
+        if self.ticks > 1:
+            return SUCCESS
+        self.wake()
+        return FAILURE
+
+
+class Alarmed(Node):
+    """Wants to be woken in a long time."""
+
+    def update(self) -> Status:
+        """Wait."""
+        self.wake(after=1000)
+        return RUNNING
+
+
+async def test_the_alarm_of_a_halted_node_holds_no_run_beside_a_question() -> None:
+    """A node asked to be woken later and was halted: the question that is left suspends the run."""
+    asks = Sequence("asks", memory=False, children=[Once(), AskHuman("ask", message="?")])
+    agent = Agent(Selector("first", memory=False, children=[asks, Alarmed()]), World)
+    with anyio.fail_after(WITHIN):
+        outcome = await agent.run_until_suspend()
+    assert outcome.suspended
+
+
+async def test_an_alarm_that_is_set_between_two_passes_rings() -> None:
+    """`wake(after=…)` counts from a coroutine and from another thread too, when no pass is on."""
+
+    class Twice(Node):
+        """Succeeds when it is looked at again."""
+
+        ticks = 0
+
+        def update(self) -> Status:
+            """Count."""
+            self.ticks += 1
+            return SUCCESS if self.ticks > 1 else RUNNING
+
+    for is_threaded in (False, True):
+        leaf = Twice("leaf")
+
+        async def alarm(_: DoAsync, leaf: Node = leaf, is_threaded: bool = is_threaded) -> None:
+            if is_threaded:
+                await anyio.to_thread.run_sync(lambda: leaf.wake(after=0.01))
+            else:
+                leaf.wake(after=0.01)
+            await anyio.sleep_forever()
+
+        root = Parallel("one", ParallelPolicy.SuccessOnOne(), children=[leaf, DoAsync("sets", alarm)])
+        with anyio.fail_after(WITHIN):
+            assert await Agent(root, World).run() is SUCCESS
