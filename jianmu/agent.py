@@ -15,6 +15,7 @@ from py_trees.visitors import VisitorBase
 from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
+from jianmu.engine.arguments import OPTIONS, check
 from jianmu.engine.calls import Call, Calls, OnNewInput, Values
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
@@ -89,6 +90,7 @@ class Agent(Generic[S]):
         given = root if isinstance(root, BehaviourTree) else None
         top = root.root if isinstance(root, BehaviourTree) else root
         _check_root(top)
+        check(OPTIONS, {name: value for name, value in locals().items() if name in OPTIONS})
         if state is not None and state_schema is not None:
             raise SetupError("Agent() takes state_schema= or state=, not both")
         schema = cast("type[S]", state_schema or NoState)
@@ -168,14 +170,14 @@ class Agent(Generic[S]):
             AgentBusyError: the agent is in another call.
             Exception: what a node raised, with a note that names its path.
         """
-        end = await self._calls.fresh(input, Call(**call), until_suspend=False)
+        end = await self._calls.fresh(input, Call.of(call), until_suspend=False)
         if end.limit is not None:
             raise end.limit
         return end.status
 
     async def run_until_suspend(self, input: Values | None = None, **call: Any) -> Outcome:  # Any: see Call
         """Run the tree as far as it goes without a person; arguments and errors as in `run`."""
-        return self._calls.outcome(await self._calls.fresh(input, Call(**call), until_suspend=True))
+        return self._calls.outcome(await self._calls.fresh(input, Call.of(call), until_suspend=True))
 
     async def resume(
         self,
@@ -196,9 +198,10 @@ class Agent(Generic[S]):
         Raises:
             InteractionError: the answer was refused; nothing was changed.
         """
-        given = Call(**call)
+        given = Call.of(call)
         with self._calls.claimed("resume()"):
-            await self._session.take(given.thread_id)
+            if given.thread_id is not None:
+                await self._session.load(given.thread_id)
             said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
             await self.interaction.answer(said)
             return self._calls.outcome(await self._calls.go_on(given))
@@ -209,7 +212,7 @@ class Agent(Generic[S]):
         Raises:
             UnknownThreadError: there is no such thread.
         """
-        given = Call(thread_id=thread_id, **call)
+        given = Call.of({"thread_id": thread_id, **call})
         with self._calls.claimed("recover()"):
             if thread_id is not None:
                 await self._session.load(thread_id)
@@ -236,7 +239,7 @@ class Agent(Generic[S]):
         Returns:
             The step fields.
         """
-        return await self._calls.step(input, Call(**call), settle=settle)
+        return await self._calls.step(input, Call.of(call), settle=settle)
 
     def step_sync(self, input: Values | None = None) -> dict[str, Any]:  # Any: the schema's own types
         """Tick a tree without asynchronous nodes once, in the caller's thread; returns the step fields."""
@@ -341,6 +344,8 @@ class Agent(Generic[S]):
 
 
 def _check_root(root: object) -> None:
+    if isinstance(root, type):
+        raise SetupError(f"Agent(root) takes a node, not the class {root.__name__}: write {root.__name__}(...)")
     if not isinstance(root, Behaviour):
         raise SetupError(f"Agent(root) takes a py_trees behaviour or BehaviourTree, not {type(root).__name__}")
     if root.parent is not None:

@@ -16,6 +16,7 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
+from jianmu.engine.arguments import CALL, check
 from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.limits import Limits, Usage
 from jianmu.engine.outcome import Outcome
@@ -42,6 +43,16 @@ class Call(BaseModel):
     limits: Limits | None = None
     on_new_input: OnNewInput | None = None
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Call:  # Any: whatever the caller gave
+        """Return what a caller gave.
+
+        Raises:
+            SetupError: an argument is unknown or of the wrong kind.
+        """
+        check(CALL, given)
+        return cls(**given)
+
 
 class Calls(Generic[S]):
     """The calls of one agent.
@@ -63,6 +74,7 @@ class Calls(Generic[S]):
         self._stack: AsyncExitStack | None = None
         self._owner: int | None = None
         self.in_use: str | None = None
+        self._is_refused = False
         self._context.ticker.adopt = self._adopt
 
     @contextmanager
@@ -80,6 +92,7 @@ class Calls(Generic[S]):
         if root.parent is not None:
             raise SetupError(f"this agent is the node '{path_of(root)}' of another one: call that one")
         self.in_use = what
+        self._is_refused = False
         self._runner.forget_halt()
         try:
             yield
@@ -95,13 +108,13 @@ class Calls(Generic[S]):
             await self._session.take(call.thread_id)
             if self._session.is_unfinished:
                 self._refuse_unfinished(call.on_new_input or self._defaults.on_new_input)
+                self._session.settle("new")
             self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
             await self._runner.abandon()
 
             async def begin() -> None:
                 self._begin_run(call)
-                self._runner.manager.reset_run_fields()
-                self._apply(input)
+                self._enter(self._runner.manager.reset_run_fields, input)
 
             return await self._drive(begin, until_suspend)
 
@@ -146,8 +159,9 @@ class Calls(Generic[S]):
                 if not is_suspended:
                     self._resources.shutdown()
         finally:
-            self._session.settle("suspended" if is_suspended else _standing(end), end.error or end.limit)
-            await self._session.save()
+            if not self._is_refused:
+                self._session.settle("suspended" if is_suspended else _standing(end), end.error or end.limit)
+                await self._session.save()
             self._context.events.emit(RunEnded(outcome=self.outcome(end)))
 
     def outcome(self, end: End) -> Outcome:
@@ -186,7 +200,8 @@ class Calls(Generic[S]):
                 else:
                     await self._settled_step(enter)
             except BaseException as error:
-                self._session.settle("interrupted", error)
+                if not self._is_refused:
+                    self._session.settle("interrupted", error)
                 raise
             result = self._step_result()
             await self._session.save()
@@ -210,8 +225,7 @@ class Calls(Generic[S]):
                 self._set(call)
             else:
                 self._begin_run(call)
-            self._runner.manager.enter_step()
-            self._apply(input)
+            self._enter(self._runner.manager.enter_step, input)
 
         return enter
 
@@ -268,13 +282,14 @@ class Calls(Generic[S]):
     # Entries
 
     def _check_input(self, input: Values | None) -> None:
-        if input:
+        if input is not None:
             self._runner.manager.check_input(input)
 
     def _begin_run(self, call: Call) -> None:
         """Number the run and forget what belonged to the one before."""
         context = self._context
         self._set(call)
+        self._runner.failures.errors = []
         context.run += 1
         context.events.run = context.run
         context.journal.clear()
@@ -286,9 +301,20 @@ class Calls(Generic[S]):
         self._context.deps = self._defaults.deps if call.deps is None else call.deps
         self._context.limits = call.limits or self._defaults.limits or Limits()
 
-    def _apply(self, input: Values | None) -> None:
-        if input:
+    def _enter(self, reset: Callable[[], None], input: Values | None) -> None:
+        """Reset and apply the input; when it is refused the state is put back, and nothing has happened."""
+        if not input:
+            reset()
+            return
+        go_back = self._runner.manager.bookmark()
+        self._is_refused = True
+        try:
+            reset()
             self._runner.manager.update(input, _writer="input")
+        except BaseException:
+            go_back()
+            raise
+        self._is_refused = False
 
     def _adopt(self, node: Behaviour) -> None:
         """Bind and set up a subtree that was put into the tree after its start."""

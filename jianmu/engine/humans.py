@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from jianmu.engine.controller import InteractionController
 from jianmu.engine.questions import Answer, Suspension
-from jianmu.errors import InteractionError, InvalidAnswerError
+from jianmu.errors import InteractionError, InvalidAnswerError, SetupError
 
 Human = Callable[[Suspension], Awaitable[Any]]  # Any: the answer's own type
 
@@ -52,7 +53,7 @@ class Humans:
         """Ask one question and hand the answer in."""
         with scope:
             try:
-                said = await self._human(question)
+                said = await _awaitable(self._human(question))
                 await self._interaction.answer(said if isinstance(said, Answer) else Answer(question.id, said))
             except InvalidAnswerError as wrong:
                 self._failed(wrong)
@@ -62,3 +63,10 @@ class Humans:
                 raise
             except BaseException as error:  # noqa: BLE001  # it ends the run, not this group
                 self._failed(error)
+
+
+def _awaitable(said: Any) -> Awaitable[Any]:  # Any: the answer's own type
+    """Return what a human returned, if it can be awaited."""
+    if not inspect.isawaitable(said):
+        raise SetupError(f"human= returned {type(said).__name__}: write `async def human(question)`")
+    return said

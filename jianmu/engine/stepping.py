@@ -32,11 +32,12 @@ class Stepper:
     async def step(self, enter: Callable[[], None], settle: bool) -> None:
         """Tick once; with `settle`, wait until the coroutines have finished or wait for answers."""
         runner = self._runner
-        runner.go("step")
         error: BaseException | None = None
+        await checkpoint()
+        enter()
+        runner.go("step")
         try:
-            await checkpoint()
-            self._tick(enter)
+            self._tick()
             if settle:
                 await runner.tasks.rested()
         except anyio.get_cancelled_exc_class():
@@ -53,9 +54,10 @@ class Stepper:
     def step_now(self, enter: Callable[[], None]) -> None:
         """Tick once in the caller's thread; the tree has no coroutines."""
         runner = self._runner
+        enter()
         runner.go("step")
         try:
-            self._tick(enter)
+            self._tick()
         except BaseException as raised:  # noqa: BLE001  # as above
             error = runner.failures.gather(raised, runner.tasks)
         else:
@@ -64,11 +66,10 @@ class Stepper:
         runner.park_now()
         raise error
 
-    def _tick(self, enter: Callable[[], None]) -> None:
-        """Apply the input and make one pass."""
+    def _tick(self) -> None:
+        """Make one pass."""
         runner = self._runner
         runner.thread = threading.get_ident()
-        enter()
         runner.passing.one()
         runner.tasks.carry_out()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -100,6 +100,8 @@ class RuntimeSide(Generic[S]):
         Raises:
             InputError: with the field's name.
         """
+        if not isinstance(cast("object", values), Mapping) or not all(isinstance(key, str) for key in values):
+            raise InputError("input is a dict of fields by name", path="input")
         for key in values:
             name = self.schema.aliases.get(key, key)
             field = self.schema.fields.get(name)
