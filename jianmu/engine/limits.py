@@ -58,12 +58,16 @@ COUNTED = {
     "tool_calls": ("tool_calls", "tool calls"),
 }
 
+USED_BY_GOING_ON = ("max_ticks", "timeout")
+"""What a run that goes on uses in any case; of the others it may use all and need no more."""
+
 
 def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
     """Return the error for the first limit that is used up while more is wanted, or None."""
     for name, most in limits.given:
         counter, unit = COUNTED[name]
-        if getattr(usage, counter) >= most:
+        used = getattr(usage, counter)
+        if used > most or (used == most and name in USED_BY_GOING_ON):
             text = f"the run has used its {most:g} {unit}: go on with agent.recover(limits=Limits({name}=...))"
             return LimitExceeded(text, limit=name)
     return None

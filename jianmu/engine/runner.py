@@ -213,8 +213,9 @@ class ReactiveRunner(Generic[S]):
         """Pass by pass, until something ends the run."""
         await checkpoint()
         while True:
-            if self._stop is not None:
-                return self._stop
+            end = self._cut_short()
+            if end is not None:
+                return end
             self.passing.one()
             if self.root.status is not Status.RUNNING:
                 return End(self.root.status)
@@ -231,7 +232,8 @@ class ReactiveRunner(Generic[S]):
         has_waited = False
         while True:
             self.wake.take()
-            end = self._cut_short() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
+            end = self._stopped() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
+            end = end or self._cut_short()
             if end is not None:
                 return end
             due = self.passing.next_due()
@@ -251,14 +253,16 @@ class ReactiveRunner(Generic[S]):
         for _ in range(TURNS):
             await checkpoint()
 
-    def _cut_short(self) -> End | None:
-        """Return the end of a run that was halted or has used up a limit."""
+    def _stopped(self) -> End | None:
+        """Return the end of a run that was halted."""
         self.tasks.raise_fatal()
-        if self._stop is not None:
-            return self._stop
+        return self._stop
+
+    def _cut_short(self) -> End | None:
+        """Return the end of a run that was halted, or that wants to go on and has used up a limit."""
         self._count_time()
         limit = exceeded(self.context.limits, self.context.usage)
-        return None if limit is None else End(Status.INVALID, limit=limit)
+        return self._stopped() or (None if limit is None else End(Status.INVALID, limit=limit))
 
     def _count_time(self, counts: bool = True) -> None:
         """Add the time that has passed to the run's usage, unless it only waited for people."""
