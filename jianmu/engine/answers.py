@@ -25,7 +25,7 @@ from jianmu.errors import MissingExtraError, SetupError
 JsonObject = dict[str, JsonValue]
 Check = Callable[[JsonValue], str | None]
 
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue, config=ConfigDict(defer_build=True))
 _NOTES = frozenset(
     ["title", "description", "default", "examples", "$schema", "$comment", "deprecated", "readOnly", "writeOnly"]
 )
@@ -60,7 +60,9 @@ class Approval(BaseModel):
         remember: whether the same need not be asked again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True
+    )
 
     approved: bool
     edited_args: JsonValue = Field(default=None, alias="editedArgs")
@@ -150,8 +152,8 @@ def _door_of_type(kind: Any) -> Door:
 
 def door_of_stored(schema: JsonObject) -> Door:
     """Return the door for the schema of a question that was asked in another process."""
-    if schema == _APPROVAL.schema:
-        return _APPROVAL
+    if schema == _approval().schema:
+        return _approval()
 
     def check(payload: JsonValue) -> str | None:
         return _check_of(schema)(payload)  # built with each use: where nobody answers, no library is needed
@@ -278,4 +280,6 @@ def _format_check(accepted: type) -> Callable[[object], bool]:
     return lambda value: not isinstance(value, str) or check(value) is None
 
 
-_APPROVAL = door_of(Approval)
+@functools.cache
+def _approval() -> Door:
+    return door_of(Approval)

@@ -36,7 +36,7 @@ OnNewInput = Literal["refuse", "withdraw"]
 class Call(BaseModel):
     """What may be given to each call."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     thread_id: str | None = None
     deps: Any = None  # Any: the user's own object

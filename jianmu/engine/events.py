@@ -26,7 +26,7 @@ class Event(BaseModel):
         path: the node's path, or None where the whole run is meant.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, arbitrary_types_allowed=True)
 
     seq: int = 0
     time: datetime | None = None

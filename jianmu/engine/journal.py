@@ -69,7 +69,7 @@ class Entry(BaseModel):
         error: the type of the exception that it raised.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     origin: Origin
     key: str

@@ -22,7 +22,7 @@ class Limits(BaseModel):
         tool_calls: calls of tools.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     max_ticks: int | None = Field(default=None, ge=1)
     timeout: float | None = Field(default=None, gt=0)

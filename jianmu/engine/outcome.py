@@ -25,7 +25,7 @@ class Outcome(BaseModel):
         wake_at: the earliest deadline of the open questions, UTC, or None.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, arbitrary_types_allowed=True)
 
     status: Status
     output: dict[str, Any]  # Any: the schema's own types

@@ -81,7 +81,7 @@ class Step(BaseModel):
         value: the answer, of `default`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     kind: Literal["escalate", "fail", "default"]
     after: float
@@ -112,7 +112,7 @@ class Suspension(BaseModel):
         private: JSON kept with it; in no dump and no repr.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     id: str
     thread_id: str

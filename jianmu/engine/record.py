@@ -35,7 +35,7 @@ class Record(BaseModel):
         private: as in the request.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     question: Suspension
     origin: Origin

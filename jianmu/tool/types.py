@@ -16,7 +16,7 @@ class ToolCall(BaseModel):
         arguments: by parameter; JSON values.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class ToolResult(BaseModel):
         is_error: whether it failed; `content` then says why.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     call_id: str
     content: Any = None  # Any: a JSON value
