@@ -36,7 +36,7 @@ class Stream:
         self._path = path
         self._buffer: deque[Event] = deque()
         self._wake = Wake()
-        self._is_over = self._is_left = False
+        self._is_on = self._is_over = self._is_left = False
         self._error: BaseException | None = None
         self._group: TaskGroup | None = None
         self._remove: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Stream:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Halt the run if it is still on, and wait until it is quiet; an exception of the block comes out as it is."""
         self._is_left = True
-        if not self._is_over:
+        if self._is_on:
             self._halt()
         try:
             if self._group is not None:
@@ -84,14 +84,15 @@ class Stream:
     async def _drive(self) -> None:
         """Run, unless the block was left before, and note how it ended."""
         try:
-            if not self._is_left:
+            self._is_on = not self._is_left
+            if self._is_on:
                 await self._run()
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001  # told to the reader, not to the group, which would wrap it
             self._error = error
         finally:
-            self._is_over = True
+            self._is_on, self._is_over = False, True
             self._wake.set()
 
     def _take(self, event: Event) -> None:
