@@ -136,7 +136,8 @@ def _evaluate(text: str, cls: type) -> Any:  # Any: whatever the annotation says
         names = {**frame.f_locals, **names} if frame.f_globals.get("__name__") == cls.__module__ else names
         frame = frame.f_back
     try:
-        return eval(text, {**vars(sys.modules[cls.__module__]), **names})  # noqa: S307  # the class's own annotation
+        known = {"In": In, "Out": Out, **vars(sys.modules[cls.__module__]), **names}
+        return eval(text, known)  # noqa: S307  # the class's own annotation
     except NameError:
         return Out[Any] if "Out[" in text else In[Any]
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, TypeVar, cast, overload  # Any: snapshots, ports and results are the user's
+from typing import (  # Any: snapshots, ports and results are the user's
+    Any,
+    ClassVar,
+    TypeVar,
+    cast,
+    get_origin,
+    overload,
+)
 
 from py_trees.common import Status
 
 from jianmu.engine.node import AsyncNode, Node, NodeMixin
+from jianmu.engine.ports import In, Out
 from jianmu.errors import InvalidStatusError, SetupError
 from jianmu.nodes.options import is_async, verdict
 
@@ -78,10 +86,11 @@ class AsyncCondition(AsyncNode):
 
 
 def action(fn: Callable[..., Any]) -> type[Action]:  # Any: as above
-    """Make a class of nodes of a function: `@action def pay(context, amount: In[int]): ...`.
+    """Make a class of nodes of a function: `@action def pay(context, amount: int): ...`.
 
-    The function takes the node's context, then its inputs; it returns a Status, None (SUCCESS), a bool,
-    or a dict of updates (SUCCESS). `pay("pay", amount="refund.amount")` is a node, `pay.fn` the function.
+    The function takes the node's context, then its inputs (`amount: In[int]` is the same); it returns
+    a Status, None (SUCCESS), a bool, or a dict of updates (SUCCESS). `pay("pay", amount="refund.amount")`
+    is a node, `pay.fn` the function.
 
     Raises:
         SetupError: it is async, or a parameter is no input.
@@ -140,7 +149,7 @@ def _made(base: type[Made], fn: Callable[..., Any], word: str, **attributes: obj
         "__module__": getattr(inner, "__module__", base.__module__),
         "__doc__": getattr(inner, "__doc__", None) or base.__doc__,
         "__qualname__": getattr(inner, "__qualname__", name),
-        "__annotations__": {port.name: port.annotation for port in (first, *ports)},
+        "__annotations__": {first.name: first.annotation, **{port.name: _port_type(port) for port in ports}},
         **{port.name: port.default for port in ports if port.default is not port.empty},
         "fn": staticmethod(fn),
         **attributes,
@@ -158,6 +167,16 @@ def _made(base: type[Made], fn: Callable[..., Any], word: str, **attributes: obj
                 f"parameter '{port.name}' of {name} is no input: write {call}; return what is to be written"
             )
     return made
+
+
+def _port_type(parameter: inspect.Parameter) -> Any:
+    """Return the annotation of a parameter as a port's: `amount: float` is short for `amount: In[float]`."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        return annotation if "In[" in annotation or "Out[" in annotation else f"In[{annotation}]"
+    if annotation is parameter.empty or annotation in (In, Out) or get_origin(annotation) in (In, Out):
+        return annotation
+    return In[annotation]
 
 
 def _parameters(fn: Callable[..., Any], name: str, word: str) -> list[inspect.Parameter]:

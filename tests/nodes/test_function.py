@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from py_trees.common import Status
 from py_trees.composites import Sequence
+from pydantic import BaseModel
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
@@ -274,3 +275,22 @@ def test_n05_wrong_bindings_are_refused_before_the_first_tick(make: Callable[[],
     """A binding left out, of a wrong type, with a typo: SetupError with what to write."""
     with pytest.raises(SetupError, match=text):
         Agent(make(), Desk).step_sync()
+
+
+def test_a_plain_annotation_is_an_input() -> None:
+    """`amount: float` is short for `amount: In[float]`, so that type checkers see a float."""
+
+    @action
+    def double(context: Any, amount: float) -> dict[str, float]:
+        return {"total": amount * 2}
+
+    class Sums(BaseModel):
+        amount: float = 4.0
+        total: float = 0.0
+        name: str = ""
+
+    agent = Agent(double("double", amount="amount"), Sums)
+    agent.run_sync()
+    assert agent.state.total == 8.0
+    with pytest.raises(SetupError, match="takes float, but 'name' is str"):
+        Agent(double("double", amount="name"), Sums)
