@@ -200,8 +200,7 @@ class Agent(Generic[S]):
         """
         given = Call.of(call)
         with self._calls.claimed("resume()"):
-            if given.thread_id is not None:
-                await self._session.load(given.thread_id)
+            await self._session.load(given.thread_id)
             said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
             await self.interaction.answer(said)
             return self._calls.outcome(await self._calls.go_on(given))
@@ -214,8 +213,7 @@ class Agent(Generic[S]):
         """
         given = Call.of({"thread_id": thread_id, **call})
         with self._calls.claimed("recover()"):
-            if thread_id is not None:
-                await self._session.load(thread_id)
+            await self._session.load(thread_id)
             if self._session.standing == "new":
                 raise UnknownThreadError(f"there is no thread '{thread_id}' to go on with", thread_id=thread_id)
             return self._calls.outcome(await self._calls.go_on(given))

@@ -259,11 +259,6 @@ class Tasks:
             fatal, self._fatal = self._fatal[0], []
             raise fatal
 
-    async def rested(self) -> None:
-        """Wait until every coroutine has finished or waits for an answer, or is reported as late."""
-        while self.wanted or self.lives:
-            await self._next_end()
-
     async def _next_end(self) -> None:
         """Wait until a coroutine has ended."""
         self._ended = self._ended or anyio.Event()

@@ -8,10 +8,21 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.journal import read_entries
+from jianmu.engine.limits import Usage
 from jianmu.engine.record import read_records, read_rows
 from jianmu.errors import CorruptRecordError, SchemaVersionError, StoreError
 
 FORMAT = 1
+
+
+class StateRecord(BaseModel):
+    """A state, as `StateManager.dump_checkpoint()` gives it."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    version: int
+    fields: JsonObject
+    spent: list[str]
 
 
 class RunRecord(BaseModel):
@@ -25,7 +36,7 @@ class RunRecord(BaseModel):
         run: the number of the run in its thread.
         status: how the thread stands.
         error: type, text and path of what ended the run.
-        state: as `StateManager.dump_checkpoint()` gives it.
+        state: of the agent.
         inner: the states of agents inside of this one, by path.
         position: where the tree stands.
         questions: as `InteractionController.dump()` gives them.
@@ -33,7 +44,7 @@ class RunRecord(BaseModel):
         usage: what was counted against the limits.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     format: int = FORMAT
     schema_version: int | None = None
@@ -42,12 +53,12 @@ class RunRecord(BaseModel):
     run: int
     status: str
     error: dict[str, str | None] | None = None
-    state: JsonObject = Field(default_factory=dict)
-    inner: dict[str, JsonObject] = Field(default_factory=dict)
+    state: StateRecord | None = None
+    inner: dict[str, StateRecord] = Field(default_factory=dict)
     position: JsonValue = None
     questions: JsonObject = Field(default_factory=lambda: {"records": []})
     journal: JsonObject = Field(default_factory=lambda: {"entries": []})
-    usage: JsonObject = Field(default_factory=dict)
+    usage: Usage = Field(default_factory=Usage)
 
     def dump(self) -> JsonObject:
         """Return the record as JSON."""

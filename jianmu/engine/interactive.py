@@ -114,7 +114,7 @@ class InteractiveNode(NodeMixin, Behaviour):
         """Return the question's id, or that a result is held."""
         if self.status in RESULTS:
             return {"held": True} if self.is_held() else None
-        return {"asked": self._asked} if self._asked else None
+        return {"asked": self._asked} if self._asked and self.status is Status.RUNNING else None
 
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back the question, or the result held."""

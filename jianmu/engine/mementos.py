@@ -152,7 +152,7 @@ def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     memento = dump(node)
     if memento is not None:
         entry["memento"] = memento
-    if getattr(node, "async_started", -1) >= getattr(node, "activation", 0):
+    if entry and getattr(node, "async_started", -1) >= getattr(node, "activation", 0):
         entry["held"] = True
     return entry
 
@@ -211,20 +211,21 @@ class _Stored:
             self.status = {path: Status[each.get("status", "INVALID")] for path, each in self.entries.items()}
             current: dict[str, int] = {path: each["child"] for path, each in self.entries.items() if "child" in each}
             self.child = {path: self.paths[number] for path, number in current.items()}
+            self.above = _parents(self.paths)
+            self.below: dict[str, list[str]] = {}
+            for path, above in self.above.items():
+                self.below.setdefault(above, []).append(path)
+            self.upto = {path: self.below[path].index(child) + 1 for path, child in self.child.items()}
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CorruptRecordError("the position of a tree cannot be read: paths and nodes do not fit") from error
         self.running = [path for path, status in self.status.items() if status is Status.RUNNING]
-        self.above = _parents(self.paths)
-        self.below: dict[str, list[str]] = {}
-        for path, above in self.above.items():
-            self.below.setdefault(above, []).append(path)
         self.applied: dict[str, Behaviour] = {}
         self.dropped: set[int] = set()
 
     def check(self, root: Behaviour) -> None:
         """Refuse a tree that does not fit."""
         today = {path: node for node, path in paths(root)}
-        wrong = [path for path in self.running if not self._fits(path, today)]
+        wrong = [path for path in self.running if not self._fits(path, today) or self._is_doubtful(path, today)]
         self._refuse(wrong + [path for path in self.running if path not in wrong and self._moved(path, today)])
 
     def _fits(self, path: str, today: dict[str, Behaviour]) -> bool:
@@ -236,13 +237,23 @@ class _Stored:
             above = self.above.get(above)
         return above is not None and hasattr(today[above], "restore")
 
-    def _moved(self, path: str, today: dict[str, Behaviour]) -> bool:
-        """Whether other children than before stand up to the one at which a composite with memory goes on."""
-        node = today.get(path)
-        if path not in self.child or not getattr(node, "memory", False) or node is None:
+    def _is_doubtful(self, path: str, today: dict[str, Behaviour]) -> bool:
+        """Whether a node is one of same-named siblings and has others beside it than before."""
+        above = self.above.get(path)
+        first = path[: path.rindex("[")] if path.endswith("]") else path
+        if above not in today or hasattr(today[above], "restore") or f"{first}[2]" not in self.classes | today:
             return False
-        before = self.below[path]
-        before = before[: before.index(self.child[path]) + 1]
+        return [(each, self.classes[each]) for each in self.below[above]] != [
+            (each, type(node).__name__) for each, node in today.items() if node.parent is today[above]
+        ]
+
+    def _moved(self, path: str, today: dict[str, Behaviour]) -> bool:
+        """Whether other children than before stand up to the one at which a composite with a memory goes on."""
+        node = today.get(path)
+        remembers = "memento" in self.entries[path] or getattr(node, "memory", False)
+        if path not in self.child or not remembers or node is None:
+            return False
+        before = self.below[path][: self.upto[path]]
         return [today.get(each) for each in before] != node.children[: len(before)]
 
     @staticmethod
@@ -262,13 +273,20 @@ class _Stored:
             return
         memento = entry.get("memento")
         if memento is not None:
-            restore(node, memento)
+            self._restore(node, path, memento)
         node.status = self.status[path]
         if node.status is Status.RUNNING and memento is None and self._starts_over(node, keeps):
             node.status = Status.INVALID
             self.dropped.add(id(node))
-        if node.children:
+        if node.children or entry.get("held"):
             vars(node).update(activation=0, async_started=0 if entry.get("held") else -1)
+
+    @staticmethod
+    def _restore(node: Behaviour, path: str, memento: JsonValue) -> None:
+        try:
+            restore(node, memento)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise CorruptRecordError(f"what node '{path}' has kept cannot be read ({type(error).__name__})") from error
 
     @staticmethod
     def _starts_over(node: Behaviour, keeps: Callable[[Behaviour], bool]) -> bool:

@@ -253,6 +253,14 @@ class ReactiveRunner(Generic[S]):
         for _ in range(TURNS):
             await checkpoint()
 
+    async def rested(self) -> bool:
+        """Wait until every coroutine has finished or waits for an answer; return False if the call was halted."""
+        self.wake.attach()
+        while self.tasks.is_busy and self._stopped() is None:
+            await self.wake.armed().wait()
+            self.wake.take()
+        return self._stopped() is None
+
     def _stopped(self) -> End | None:
         """Return the end of a run that was halted."""
         self.tasks.raise_fatal()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from py_trees.behaviour import Behaviour
 from py_trees.common import Status
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.checkpoint import Checkpointer, RunRecord, check_thread_id, load
+from jianmu.engine.checkpoint import Checkpointer, RunRecord, StateRecord, check_thread_id, load
 from jianmu.engine.events import Saved
 from jianmu.engine.limits import Usage
 from jianmu.engine.mementos import check_position, dump_position, load_position
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.phases import Phase
 from jianmu.engine.runner import ReactiveRunner
-from jianmu.engine.tree import descend, fingerprint
+from jianmu.engine.state import StateManager
+from jianmu.engine.tree import descend, fingerprint, path_of, paths
 from jianmu.errors import AgentBusyError, UnknownThreadError
 
 S = TypeVar("S", bound=BaseModel)
@@ -72,8 +74,7 @@ class Session(Generic[S]):
         if kept is not None and kept != self._saved:
             await self.restore(kept)
         elif wanted != self.thread_id:
-            if self.thread_id is not None:
-                await self.runner.abandon(withdraw=False)
+            await self._leave()
             self._start_over(wanted)
 
     def take_now(self) -> None:
@@ -81,15 +82,18 @@ class Session(Generic[S]):
         if self.thread_id is None:
             self._start_over(uuid.uuid4().hex)
 
-    async def load(self, thread_id: str) -> None:
-        """Make a kept thread the current one.
+    async def load(self, thread_id: str | None) -> None:
+        """Make a kept thread the current one; None means the current one, with which another agent may have gone on.
 
         Raises:
             UnknownThreadError: the store does not have it.
         """
-        kept = await self._store.load(check_thread_id(thread_id)) if self._store is not None else None
-        if kept is None and thread_id != self.thread_id:
-            raise UnknownThreadError(f"there is no thread '{thread_id}' in the store", thread_id=thread_id)
+        wanted = self.thread_id if thread_id is None else check_thread_id(thread_id)
+        if wanted is None:
+            return
+        kept = await self._store.load(wanted) if self._store is not None else None
+        if kept is None and wanted != self.thread_id:
+            raise UnknownThreadError(f"there is no thread '{wanted}' in the store", thread_id=wanted)
         if kept is not None and kept != self._saved:
             await self.restore(kept)
 
@@ -112,27 +116,12 @@ class Session(Generic[S]):
 
     def dump(self) -> JsonObject:
         """Return all that is needed to go on with the thread elsewhere, as JSON."""
-        runner, context = self.runner, self.runner.context
-        is_cut = self.standing == "interrupted" and runner.parked is not None
-        return RunRecord(
-            schema_version=self._version,
-            fingerprint=fingerprint(runner.root),
-            thread_id=self.thread_id or "",
-            run=context.run,
-            status=self.standing,
-            error=self.error,
-            state=runner.manager.dump_checkpoint(),
-            inner={path: manager.dump_checkpoint() for path, manager in runner.binder.inner.items()},
-            position=runner.parked if is_cut else dump_position(runner.root),
-            questions=context.interaction.dump(),
-            journal=context.journal.dump(),
-            usage=asdict(context.usage),
-        ).dump()
+        return self._record(self.runner.manager.dump_checkpoint(), self._inner_states()).dump()
 
     async def restore(self, data: JsonObject) -> None:
-        """Take over what `dump` has written, after what is left of the thread before has been halted."""
+        """Take over what `dump` has written; see `restore_now`."""
         self._read(data)
-        await self.runner.abandon(withdraw=False)
+        await self._leave()
         self.restore_now(data)
 
     def restore_now(self, data: JsonObject) -> None:
@@ -140,24 +129,17 @@ class Session(Generic[S]):
 
         Raises:
             CorruptRecordError, SchemaVersionError, TreeMismatchError: it does not fit; nothing was changed.
+            StateWriteError: a value does not fit today's schema; nothing was changed.
             AgentBusyError: a coroutine is alive.
         """
         record = self._read(data)
-        self._start_over(record.thread_id)
-        context, binder = self.runner.context, self.runner.binder
-        self.runner.manager.load_checkpoint(record.state)
-        for path, state in record.inner.items():
-            binder.inner[self._rename(path)].load_checkpoint(state)
-        context.run = context.events.run = record.run
-        context.usage = TypeAdapter(Usage).validate_python(record.usage)
-        context.interaction.load(record.questions, self._rename)
-        context.journal.load(record.journal, self._rename)
-        self.standing, self.error, self._saved = record.status, record.error, data
-        if record.status in UNFINISHED:
-            self.runner.parked = self._renamed(record.position)
-            self._reload()
-        if record.status == "suspended":
-            self.runner.phase = Phase.SUSPENDED
+        go_back = self._bookmark()
+        try:
+            self._take_over(record)
+        except Exception:
+            go_back()
+            raise
+        self._saved = data
 
     def revive(self) -> None:
         """Put a parked tree back to its position and have the coroutines of RUNNING nodes enter again.
@@ -165,7 +147,7 @@ class Session(Generic[S]):
         Those that wait for an answer go on waiting.
         """
         if self.standing == "interrupted" and self.runner.root.status is not Status.RUNNING:
-            self._reload()
+            self._reload(self._inner_states())
         if not self._is_loaded:
             return
         self._is_loaded = False
@@ -174,6 +156,31 @@ class Session(Generic[S]):
             activity = node.context.activity if isinstance(node, AsyncNode) else None
             if activity is not None and node.status is Status.RUNNING:
                 activity.resume([question.id for question in pending if question.path == activity.path])
+
+    def _record(self, state: JsonObject | None, inner: dict[str, StateRecord]) -> RunRecord:
+        """Return how the thread stands; in the midst of a call, as a kill at this moment would leave it."""
+        runner, context = self.runner, self.runner.context
+        is_on = runner.phase in (Phase.DRIVING, Phase.STEPPING, Phase.PARKING)
+        is_cut = runner.parked is not None and runner.root.status is not Status.RUNNING
+        return RunRecord(
+            schema_version=self._version,
+            fingerprint=fingerprint(runner.root),
+            thread_id=self.thread_id or "",
+            run=context.run,
+            status="interrupted" if is_on else self.standing,
+            error=None if is_on else self.error,
+            state=None if state is None else StateRecord.model_validate(state),
+            inner=inner,
+            position=runner.parked if is_cut else dump_position(runner.root),
+            questions=context.interaction.dump(),
+            journal=context.journal.dump(),
+            usage=replace(context.usage),
+        )
+
+    def _inner_states(self) -> dict[str, StateRecord]:
+        """Return the states of agents inside of this one, by path."""
+        found = inner_managers(self.runner.root)
+        return {path: StateRecord.model_validate(manager.dump_checkpoint()) for path, manager in found}
 
     def _read(self, data: JsonObject) -> RunRecord:
         """Return the record, if it fits the tree."""
@@ -184,18 +191,82 @@ class Session(Generic[S]):
             check_position(self.runner.root, self._renamed(record.position))
         return record
 
-    def _reload(self) -> None:
-        """Put the tree to the position that was parked."""
+    def _bookmark(self) -> Callable[[], None]:
+        """Return what puts everything back to how it is now."""
         runner = self.runner
-        load_position(runner.root, runner.parked, keeps=keeps_running, adopt=runner.context.ticker.meet)
-        self._is_loaded = True
+        stands = {"status": "suspended", "position": dump_position(runner.root)}
+        before = self._record(None, {}).model_copy(update=stands)
+        held = (self.thread_id, self.standing, self.error, self._saved)
+        parked, phase = runner.parked, runner.phase
+        states = [manager.bookmark() for _, manager in ((None, runner.manager), *inner_managers(runner.root))]
+
+        def go_back() -> None:
+            self._take_over(before, is_own=True)
+            for put_back in states:
+                put_back()
+            self.thread_id, self.standing, self.error, self._saved = held
+            runner.parked, runner.phase = parked, phase
+            self._is_loaded = runner.root.status is Status.RUNNING
+
+        return go_back
+
+    def _take_over(self, record: RunRecord, *, is_own: bool = False) -> None:
+        """Make a record the current thread; a record of its `own` has paths of today and no states."""
+        rename = str if is_own else self._rename
+        context = self.runner.context
+        self._lay_down()
+        self._start_over(record.thread_id)
+        if record.state is not None:
+            self.runner.manager.load_checkpoint(dict(record.state))
+        context.run = context.events.run = record.run
+        context.usage = replace(record.usage)
+        context.interaction.load(record.questions, rename)
+        context.journal.load(record.journal, rename)
+        self.standing, self.error = record.status, record.error
+        if record.status in UNFINISHED:
+            self.runner.parked = record.position if is_own else self._renamed(record.position)
+        self._reload({rename(path): state for path, state in record.inner.items()})
+        if record.status == "suspended":
+            self.runner.phase = Phase.SUSPENDED
+
+    def _reload(self, inner: Mapping[str, StateRecord]) -> None:
+        """Put the tree to the position that was parked; agents inside of it get the states given."""
+        runner = self.runner
+        meet = runner.context.ticker.meet
+
+        def adopt(node: Behaviour) -> None:
+            meet(node)
+            manager = getattr(node, "inner_state", None)
+            state = inner.get(path_of(node)) if manager is not None else None
+            if manager is not None and state is not None:
+                manager.load_checkpoint(dict(state))
+
+        load_position(runner.root, runner.parked, keeps=keeps_running, adopt=adopt)
+        self._is_loaded = runner.parked is not None
+
+    async def _leave(self) -> None:
+        """Take the tree off the current thread. A suspended one is left as it was kept: nothing of it is halted."""
+        if self.runner.phase is Phase.SUSPENDED and not self.runner.tasks.is_busy:
+            self._lay_down()
+        else:
+            await self.runner.abandon(withdraw=False)
+
+    def _lay_down(self) -> None:
+        """Make all nodes INVALID; no callback is called."""
+        runner = self.runner
+        for activity in [node.context.activity for node in descend(runner.root) if isinstance(node, AsyncNode)]:
+            if activity is not None:
+                activity.forget()
+        load_position(runner.root, None)
+        runner.context.deadlines.clear()
+        runner.phase = Phase.IDLE
 
     def _start_over(self, thread_id: str) -> None:
         """Make an empty thread the current one."""
         runner, context = self.runner, self.runner.context
         if self.thread_id is not None:
             runner.manager.initialize()
-            for manager in runner.binder.inner.values():
+            for _, manager in inner_managers(runner.root):
                 manager.initialize()
         context.interaction.load({"records": []})
         context.journal.clear()
@@ -206,13 +277,26 @@ class Session(Generic[S]):
         self._is_loaded = False
 
     def _rename(self, path: str) -> str:
-        return self._aliases.get(path, path)
+        """Return what a path is called now; a branch that was renamed takes what is below it along."""
+        for old in sorted(self._aliases, key=len, reverse=True):
+            if path == old or path.startswith(f"{old}/"):
+                return self._aliases[old] + path[len(old) :]
+        return path
 
-    def _renamed(self, position: Any) -> Any:  # Any: JSON
+    def _renamed(self, position: JsonValue) -> JsonValue:
         """Return a position with today's names for its paths."""
-        if isinstance(position, dict) and "paths" in position:
-            return {**position, "paths": [self._rename(path) for path in position["paths"]]}
+        names = position.get("paths") if isinstance(position, dict) else None
+        if isinstance(position, dict) and isinstance(names, list):
+            return {**position, "paths": [self._rename(str(path)) for path in names]}
         return position
+
+
+def inner_managers(root: Behaviour) -> Iterator[tuple[str, StateManager[Any]]]:  # Any: any schema
+    """Yield the states of agents inside of a tree, with their paths."""
+    for node, path in paths(root):
+        manager = getattr(node, "inner_state", None)
+        if manager is not None:
+            yield path, manager
 
 
 def keeps_running(node: Any) -> bool:  # Any: any node

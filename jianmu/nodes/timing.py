@@ -137,7 +137,7 @@ class Timeout(Wrapper):
 
     def restore(self, value: float) -> None:
         """Take back the seconds that are left."""
-        self._left, self._end = value, None
+        self._left, self._end = float(value), None
 
 
 class Cooldown(Wrapper):

@@ -28,7 +28,7 @@ def record(**changes: Any) -> RunRecord:
         "run": 1,
         "status": "suspended",
         "schema_version": 2,
-        "state": {"n": [1]},
+        "state": {"version": 3, "fields": {"n": [1]}, "spent": []},
         "position": {"0": ["RUNNING", None]},
         "usage": {"ticks": 3},
         "questions": desk.dump(),

@@ -254,6 +254,13 @@ class StateManager(RuntimeSide[S]):
         """
         self._writes.install(lambda: self._from_json(data["fields"]), WRITER.get(), loaded=data)
 
+    def bookmark(self) -> Callable[[], None]:
+        """Return a function that puts the whole state back to what it is now."""
+        writes = self._writes
+        with writes.lock:
+            record, marks = writes.record, {"version": writes.version, "spent": writes.spent}
+        return lambda: writes.install(lambda: record, WRITER.get(), loaded=marks)
+
     # Inside
 
     def _whole(self, values: Mapping[str, Value] | BaseModel | None) -> Record:
