@@ -23,6 +23,7 @@ app = App(
     help="Behavior trees on an event loop over one typed state.",
     version=lambda: version("jianmu"),
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,
 )
 
 Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
