@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,21 +100,30 @@ def declare(cls: type) -> dict[str, Port]:
         port = _port(cls, name, annotation)
         if port is None:
             continue
-        if hasattr(Behaviour, name) or name in RESERVED:
-            raise SetupError(f"port '{name}' of {cls.__name__} is named like an attribute of Behaviour: rename it")
+        owner = next((base for base in cls.__mro__[1:] if _is_taken(base, name)), None)
+        if owner is not None or name in RESERVED:
+            of = owner.__name__ if owner is not None else Behaviour.__name__
+            raise SetupError(f"port '{name}' of {cls.__name__} is named like an attribute of {of}: rename it")
         ports[name] = port
         setattr(cls, name, Out(port) if port.is_output else In(port))
     return ports
 
 
+DECLARES = re.compile(r"\s*(\w+\.)*(In|Out)\s*(\[|$)")
 RESERVED = frozenset({"name", "id", "status", "parent", "children", "feedback_message", "logger", "blackboards",
                       "iterator", "context", "qualified_name", "current_child", "decorated"})  # fmt: skip
+
+
+def _is_taken(base: type, name: str) -> bool:
+    """Whether a class of py_trees or jianmu has an attribute of this name that is no port."""
+    is_ours = base.__module__.split(".")[0] in ("py_trees", "jianmu")
+    return is_ours and name in vars(base) and not isinstance(vars(base)[name], In | Out)
 
 
 def _port(cls: type, name: str, annotation: Any) -> Port | None:  # Any: annotations are any object
     """Return the port that an annotation declares, or None if it declares none."""
     if isinstance(annotation, str):
-        if not annotation.lstrip().startswith(("In[", "Out[", "ports.In[", "ports.Out[", "jianmu.In[", "jianmu.Out[")):
+        if not DECLARES.match(annotation):
             return None
         annotation = _evaluate(annotation, cls)
     origin = get_origin(annotation) or annotation
@@ -139,7 +149,7 @@ def _evaluate(text: str, cls: type) -> Any:  # Any: whatever the annotation says
         known = {"In": In, "Out": Out, **vars(sys.modules[cls.__module__]), **names}
         return eval(text, known)  # noqa: S307  # the class's own annotation
     except NameError:
-        return Out[Any] if "Out[" in text else In[Any]
+        return Out[Any] if text.partition("[")[0].endswith("Out") else In[Any]
 
 
 def bindings(node: Behaviour, ports: Mapping[str, Port], given: Mapping[str, object]) -> dict[str, Binding]:
@@ -185,6 +195,15 @@ def check(node: Behaviour, ports: Mapping[str, Port], bound: Mapping[str, Bindin
         elif port.is_output and (binding is not None):
             path = path_of(node)
             raise SetupError(f"node '{path}' binds output '{port.name}' to a literal: name a field", path=path)
+        elif not port.is_output:
+            _check_literal(node, port, port.default if binding is None else binding.literal)
+
+
+def _check_literal(node: Behaviour, port: Port, value: object) -> None:
+    """Check the value of an input that is bound to no field."""
+    if not fits(type(value), port.type):
+        path, given = path_of(node), type(value).__name__
+        raise SetupError(f"node '{path}': port '{port.name}' takes {show(port.type)}, not {given}", path=path)
 
 
 def _unbound(node: Behaviour, port: Port) -> SetupError:

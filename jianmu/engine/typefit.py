@@ -36,8 +36,11 @@ def _one_fits(source: Any, target: Any) -> bool:  # Any: annotations
         return True
     if (one, other) == (int, float):
         return True
-    if not (issubclass(one, other) or issubclass(other, one)):
-        return False
+    try:
+        if not (issubclass(one, other) or issubclass(other, one)):
+            return False
+    except TypeError:  # protocols and typed dicts cannot be asked
+        return True
     mine, theirs = get_args(source), get_args(target)
     return len(mine) != len(theirs) or all(fits(a, b) for a, b in zip(mine, theirs, strict=True))
 
