@@ -26,6 +26,7 @@ from jianmu.engine.runner import End, ReactiveRunner
 from jianmu.engine.session import UNFINISHED, Session
 from jianmu.engine.stepping import Stepper
 from jianmu.engine.tree import path_of
+from jianmu.engine.wake import Wake
 from jianmu.errors import AgentBusyError, SetupError, UnfinishedRunError, UnsetStateError
 
 S = TypeVar("S", bound=BaseModel)
@@ -73,6 +74,7 @@ class Calls(Generic[S]):
         self._context = runner.context
         self._stack: AsyncExitStack | None = None
         self._owner: int | None = None
+        self._free = Wake()
         self.in_use: str | None = None
         self._is_refused = False
         self._context.ticker.adopt = self._adopt
@@ -98,6 +100,7 @@ class Calls(Generic[S]):
             yield
         finally:
             self.in_use = None
+            self._free.set()
 
     # Runs
 
@@ -254,6 +257,7 @@ class Calls(Generic[S]):
                 raise AgentBusyError("`async with agent:` is entered already: leave that block first")
             self._resources.setup()
             async with AsyncExitStack() as stack:
+                stack.callback(self._resources.shutdown)
                 await self._resources.open()
                 stack.push_async_callback(self._resources.close)
                 await stack.enter_async_context(self._runner.host.opened())
@@ -264,20 +268,26 @@ class Calls(Generic[S]):
         """Halt the coroutines and close the nodes; raise what a coroutine has raised since the last step."""
         if self._owner != anyio.get_current_task().id:
             raise SetupError("`async with agent:` was entered by another task: leave it in the task that entered it")
+        await self._end_calls()
         runner = self._runner
         failed = next(iter(runner.tasks.failed), None)
         error = failed.error if failed is not None else None
-        if runner.tasks.is_busy or failed is not None:
-            await runner.park(End(Status.INVALID))
-            self._session.settle("interrupted", error)
         stack, self._stack, self._owner = self._stack, None, None
-        try:
-            if stack is not None:
-                await stack.aclose()
-        finally:
-            self._resources.shutdown()
+        async with stack or AsyncExitStack():
+            if runner.tasks.is_busy or failed is not None:
+                await runner.park(End(Status.INVALID))
+                self._session.settle("interrupted", error)
         if failed is not None and error is not None and not has_failed:
             raise runner.failures.of(failed.node, error)
+
+    async def _end_calls(self) -> None:
+        """Halt a call that another task has not ended yet, and wait for its end."""
+        self._free.attach()
+        with anyio.CancelScope(shield=True):
+            while self.in_use is not None:
+                self._runner.halt()
+                await self._free.armed().wait()
+                self._free.take()
 
     # Entries
 

@@ -253,13 +253,17 @@ class ReactiveRunner(Generic[S]):
         for _ in range(TURNS):
             await checkpoint()
 
-    async def rested(self) -> bool:
-        """Wait until every coroutine has finished or waits for an answer; return False if the call was halted."""
+    @property
+    def is_halted(self) -> bool:
+        """Whether a halt was asked for in the call that is on."""
+        return self._stop is not None
+
+    async def rested(self) -> None:
+        """Wait until every coroutine has finished or waits for an answer, or the call is halted."""
         self.wake.attach()
         while self.tasks.is_busy and self._stopped() is None:
             await self.wake.armed().wait()
             self.wake.take()
-        return self._stopped() is None
 
     def _stopped(self) -> End | None:
         """Return the end of a run that was halted."""

@@ -39,12 +39,14 @@ class Stepper:
         try:
             self._tick()
             if settle:
-                await runner.tasks.rested()
+                await runner.rested()
+            is_cut = self._is_cut()
         except anyio.get_cancelled_exc_class():
             await runner.park(End(Status.INVALID))
             raise
         except BaseException as raised:  # noqa: BLE001  # the tree is parked first, whatever it was
-            error = runner.failures.gather(raised, runner.tasks)
+            error, is_cut = runner.failures.gather(raised, runner.tasks), True
+        if is_cut:
             await runner.park(End(Status.INVALID, error=error))
         else:
             self._rest()
@@ -54,17 +56,24 @@ class Stepper:
     def step_now(self, enter: Callable[[], None]) -> None:
         """Tick once in the caller's thread; the tree has no coroutines."""
         runner = self._runner
+        error: BaseException | None = None
         enter()
         runner.go("step")
         try:
             self._tick()
+            is_cut = self._is_cut()
         except BaseException as raised:  # noqa: BLE001  # as above
-            error = runner.failures.gather(raised, runner.tasks)
+            error, is_cut = runner.failures.gather(raised, runner.tasks), True
+        if is_cut:
+            runner.park_now()
         else:
             self._rest()
-            return
-        runner.park_now()
-        raise error
+        if error is not None:
+            raise error
+
+    def _is_cut(self) -> bool:
+        """Whether a halt was asked for while the tree has no result."""
+        return self._runner.is_halted and self._runner.root.status is Status.RUNNING
 
     def _tick(self) -> None:
         """Make one pass."""

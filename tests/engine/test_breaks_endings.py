@@ -132,3 +132,87 @@ async def test_an_alarm_that_is_set_between_two_passes_rings() -> None:
         root = Parallel("one", ParallelPolicy.SuccessOnOne(), children=[leaf, DoAsync("sets", alarm)])
         with anyio.fail_after(WITHIN):
             assert await Agent(root, World).run() is SUCCESS
+
+
+async def test_a_halt_ends_a_step_that_waits_for_its_coroutines() -> None:
+    """From another task: the coroutines are halted and cleaned up, the step returns, and the next one begins anew."""
+    leaf = Forever("leaf")
+    agent = Agent(leaf, World)
+
+    async def halt() -> None:
+        await anyio.wait_all_tasks_blocked()
+        agent.halt()
+
+    with anyio.fail_after(WITHIN), nothing_left(agent):
+        async with anyio.create_task_group() as group:
+            group.start_soon(halt)
+            assert await agent.step(settle=True) == {}
+    assert agent.status is INVALID
+    assert leaf.alive == 0
+
+
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_a_halt_by_a_node_ends_the_run_that_steps_drive(is_sync: bool) -> None:
+    """After the tick the tree is INVALID; a result that is in counts more."""
+    for status, after in ((RUNNING, INVALID), (SUCCESS, SUCCESS)):
+        agents: list[Agent[World]] = []
+
+        def halt(_: Do, status: Status = status, agents: list[Agent[World]] = agents) -> Status:
+            agents[0].halt()
+            return status
+
+        agent = Agent(Do("halts", halt), World)
+        agents.append(agent)
+        with anyio.fail_after(WITHIN):
+            assert (agent.step_sync() if is_sync else await agent.step()) == {}
+        assert agent.status is after
+
+
+async def test_leaving_the_block_ends_a_run_of_another_task() -> None:
+    """The run is halted, returns INVALID, and only then the nodes are closed."""
+    order: list[object] = []
+
+    class Opened(Forever):
+        """Notes when it is closed."""
+
+        async def close(self) -> None:
+            """Note it."""
+            order.append("close")
+
+    agent = Agent(Opened("leaf"), World)
+
+    async def run() -> None:
+        order.append(await agent.run())
+
+    with anyio.fail_after(WITHIN), nothing_left(agent):
+        async with anyio.create_task_group() as group, agent:
+            group.start_soon(run)
+            await anyio.wait_all_tasks_blocked()
+    assert sorted(map(str, order)) == ["Status.INVALID", "close"]
+    assert agent.status is INVALID
+
+
+async def test_a_cleanup_that_exits_leaves_no_block_half_closed() -> None:
+    """Ctrl-C in a cleanup while the block is left: it comes out, the nodes are closed, the agent can be used again."""
+    closed: list[str] = []
+
+    class Opened(Forever):
+        """Exits in its cleanup; notes when it is closed."""
+
+        async def cleanup(self) -> None:
+            """Exit."""
+            raise KeyboardInterrupt
+
+        async def close(self) -> None:
+            """Note it."""
+            closed.append(self.name)
+
+    agent = Agent(Opened("leaf"), World)
+    with anyio.fail_after(WITHIN):
+        with pytest.raises(KeyboardInterrupt):
+            async with agent:
+                await agent.step()
+                await anyio.wait_all_tasks_blocked()
+        assert closed == ["leaf"]
+        async with agent:
+            pass
