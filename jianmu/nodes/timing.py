@@ -89,7 +89,8 @@ class Timeout(Wrapper):
     """Give the child a limited time.
 
     SUCCESS, FAILURE: as the child, also when its result comes together with the end of the time.
-    FAILURE, and the child is halted, when the time is over; the tree is ticked then.
+    FAILURE, and the child is halted, when the time is over; the tree is ticked then. A child that was at work
+    is not begun anew by being looked at: that FAILURE is a result that holds.
     RUNNING until then. The time stands still while the child waits only for people.
     Halting halts the child; the next entry has the whole time again.
     In a checkpoint it is the time that is left: it stands still while nothing runs.
@@ -100,16 +101,24 @@ class Timeout(Wrapper):
         seconds: how long, or a function of the snapshot, called when the node is entered.
     """
 
+    is_loop = True
+
     def __init__(self, name: str, child: Behaviour, *, seconds: Number) -> None:
         super().__init__(name, child)
         self._seconds = Amount(f'Timeout("{name}", child, seconds=...)', seconds)
         self._left = 0.0
         self._end: Alarm | None = None
+        self._is_over = False
 
     def initialise(self) -> None:
         """Begin with the whole time."""
         self._left = self._seconds.of(self)
         self._end = None
+        self._is_over = False
+
+    def is_held(self) -> bool:
+        """Whether the FAILURE at the end of the time stands: the child, which was halted, is not begun anew."""
+        return self._is_over and super().is_held()
 
     def steps(self) -> Steps:
         """Tick the child, then look at the clock."""
@@ -120,6 +129,7 @@ class Timeout(Wrapper):
         self._left = end.left(self.context)
         if not self._left:
             self.halt(self.decorated)
+            self._is_over = True
             self.feedback_message = "timed out"
             return Status.FAILURE
         if waits(self.decorated):
@@ -130,14 +140,14 @@ class Timeout(Wrapper):
         return Status.RUNNING
 
     def memento(self) -> float | None:
-        """Return the seconds that are left."""
+        """Return the seconds that are left, 0 when the time is over."""
         if self.status is not Status.RUNNING:
-            return None
+            return 0.0 if self._is_over else None
         return self._left if self._end is None else self._end.left(self.context)
 
     def restore(self, value: float) -> None:
         """Take back the seconds that are left."""
-        self._left, self._end = float(value), None
+        self._left, self._end, self._is_over = float(value), None, not value
 
 
 class Cooldown(Wrapper):

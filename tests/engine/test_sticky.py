@@ -138,6 +138,19 @@ async def test_so_does_a_failure() -> None:
     assert diary.order("start", "unwound") == ["start A", "start B", "start D"]
 
 
+async def test_so_does_a_timeout_that_has_fired() -> None:
+    """The fallback goes on: the child that took too long is not begun anew by every change of the state."""
+    clock = VirtualClock(autojump=True)
+    diary = Diary(clock)
+    slow = Sequence("m", memory=True, children=[Timeout("t", Forever("A", diary), seconds=0.1)])
+    root = Selector("s", memory=False, children=[slow, Sleep("D", 0.5, diary)])
+    agent = Agent(Repeat("r", root, times=2), World, clock=clock)
+    with nothing_left(agent):
+        assert await run_with(agent, _writer(clock, agent)) is SUCCESS
+    assert diary.order("start", "clean", "end") == ["start A", "clean A", "start D", "end D"] * 2
+    assert clock.now() == pytest.approx(1.2)
+
+
 async def test_items_of_a_for_each_hold_too() -> None:
     """Three items are done once each."""
     clock = VirtualClock(autojump=True)
