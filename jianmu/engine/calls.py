@@ -146,26 +146,26 @@ class Calls(Generic[S]):
         try:
             async with self._runner.host.opened():
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
+            if end.error is not None:
+                raise end.error
         finally:
             with anyio.CancelScope(shield=True):
                 await self._conclude(end, is_outside)
-        if end.error is not None:
-            raise end.error
         return end
 
     async def _conclude(self, end: End, is_outside: bool) -> None:
         """Close what was opened for this call, save the thread, tell the end."""
         is_suspended = self._runner.phase is Phase.SUSPENDED
-        try:
-            if is_outside:
-                await self._resources.close()
-                if not is_suspended:
-                    self._resources.shutdown()
-        finally:
+        standing = "suspended" if is_suspended else _standing(end)
+        async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
+            stack.callback(lambda: self._context.events.emit(RunEnded(outcome=self.outcome(end))))
             if not self._is_refused:
-                self._session.settle("suspended" if is_suspended else _standing(end), end.error or end.limit)
-                await self._session.save()
-            self._context.events.emit(RunEnded(outcome=self.outcome(end)))
+                stack.push_async_callback(self._session.save)
+                stack.callback(self._session.settle, standing, end.error or end.limit)
+            if is_outside and not is_suspended:
+                stack.callback(self._resources.shutdown)
+            if is_outside:
+                stack.push_async_callback(self._resources.close)
 
     def outcome(self, end: End) -> Outcome:
         """Return how a call ended, for the caller."""
@@ -329,7 +329,7 @@ class Calls(Generic[S]):
     def _adopt(self, node: Behaviour) -> None:
         """Bind and set up a subtree that was put into the tree after its start."""
         self._runner.binder.bind(node)
-        self._resources.setup_subtree(node)
+        self._resources.add(node)
 
     def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
         """Refuse new input while the thread's run is unfinished, unless it is to be given up."""

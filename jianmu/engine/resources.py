@@ -11,6 +11,7 @@ import anyio
 from py_trees.behaviour import Behaviour
 
 from jianmu.engine.tree import path_of, walk
+from jianmu.errors import SetupError
 
 
 class Resources:
@@ -27,65 +28,111 @@ class Resources:
     def __init__(self, root: Behaviour, arguments: Mapping[str, Any]) -> None:  # Any: the user's own
         self._root = root
         self._arguments = arguments
-        self._is_set_up = False
+        self._is_set_up = self._is_open = False
         self._openers: list[Behaviour] = []
         self._closers: list[Behaviour] = []
         self._opened: list[Behaviour] = []
 
     def setup(self) -> None:
-        """Call each node's `setup`, once."""
-        if not self._is_set_up:
-            self._openers.clear()
-            self._closers.clear()
-            self.setup_subtree(self._root)
-            self._is_set_up = True
+        """Call each node's `setup`, once; if one raises, those that are set up are shut down again."""
+        if self._is_set_up:
+            return
+        self._is_set_up = True
+        try:
+            self.add(self._root)
+        except BaseException:
+            self.shutdown()
+            raise
 
-    def setup_subtree(self, top: Behaviour) -> None:
-        """Call `setup` of all nodes of a subtree, children first."""
-        for node in walk(top):
+    def add(self, top: Behaviour) -> None:
+        """Set up all nodes of a subtree, children first; while the tree is not set up they are left for later.
+
+        Raises:
+            SetupError: a node wants to be opened, and the tree is open already.
+        """
+        for node in walk(top) if self._is_set_up else ():
             if _overrides(node, "setup"):
                 with _noted(node, "setup"):
                     node.setup(**self._arguments)
-            if _hook(node, "open") or _hook(node, "close"):
-                self._openers.append(node)
             if _overrides(node, "shutdown"):
                 self._closers.append(node)
+            if _hook(node, "open") or _hook(node, "close"):
+                self._refuse_late(node)
+                self._openers.append(node)
+
+    def _refuse_late(self, node: Behaviour) -> None:
+        """Refuse to open a node in the midst of a pass, where nothing is awaited."""
+        if self._is_open:
+            path = path_of(node)
+            raise SetupError(
+                f"node '{path}' has open() or close(), which are awaited round the whole run, and was put in "
+                "meanwhile: open what it needs in its update_async(), or in a node that is there from the start",
+                path=path,
+            )
 
     async def open(self) -> None:
-        """Await each node's `open`; if one raises, those that are open are closed again."""
-        for node in self._openers:
-            try:
+        """Await each node's `open`; if one raises, those that are open are closed again, and all are shut down."""
+        self._is_open = True
+        try:
+            for node in self._openers:
                 with _noted(node, "open"):
                     await _called(node, "open")
-            except BaseException:
+                self._opened.append(node)
+        except BaseException:
+            try:
                 await self.close()
-                raise
-            self._opened.append(node)
+            finally:
+                self.shutdown()
+            raise
 
     async def close(self) -> None:
         """Await each open node's `close`, the last first, out of reach of cancellation.
 
         Raises:
-            ExceptionGroup: of what they raised, if several did, after all have had their turn.
+            BaseException: what one of them raised, several as a group, after all have had their turn.
         """
-        raised: list[Exception] = []
+        self._is_open = False
+        turns = _Turns("close")
         with anyio.CancelScope(shield=True):
             while self._opened:
-                node = self._opened.pop()
-                try:
-                    with _noted(node, "close"):
-                        await _called(node, "close")
-                except Exception as error:  # noqa: BLE001  # the others must be closed too
-                    raised.append(error)
-        if raised:
-            raise raised[0] if len(raised) == 1 else ExceptionGroup("nodes failed to close", raised)
+                with turns.of(self._opened.pop()) as node:
+                    await _called(node, "close")
+        turns.end()
 
     def shutdown(self) -> None:
-        """Call each node's `shutdown`, if they were set up."""
-        if self._is_set_up:
-            self._is_set_up = False
-            for node in self._closers:
+        """Call each node's `shutdown`, if they were set up; raises as `close` does."""
+        self._is_set_up = False
+        self._openers.clear()
+        turns, closers = _Turns("shutdown"), self._closers
+        self._closers = []
+        for node in closers:
+            with turns.of(node):
                 node.shutdown()
+        turns.end()
+
+
+class _Turns:
+    """Gives each of some nodes its turn, whatever the others raise."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._raised: list[BaseException] = []
+
+    @contextmanager
+    def of(self, node: Behaviour) -> Generator[Behaviour]:
+        """Keep what is raised in a node's turn."""
+        try:
+            with _noted(node, self._what):
+                yield node
+        except BaseException as error:  # noqa: BLE001  # raised at the end
+            self._raised.append(error)
+
+    def end(self) -> None:
+        """Raise what was kept."""
+        if len(self._raised) == 1:
+            raise self._raised[0]
+        if self._raised:
+            raise BaseExceptionGroup(f"nodes failed to {self._what}", self._raised)
 
 
 def _overrides(node: Behaviour, what: str) -> bool:

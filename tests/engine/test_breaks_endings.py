@@ -208,11 +208,15 @@ async def test_a_cleanup_that_exits_leaves_no_block_half_closed() -> None:
             closed.append(self.name)
 
     agent = Agent(Opened("leaf"), World)
+
+    async def use() -> None:
+        async with agent:
+            await agent.step()
+            await anyio.wait_all_tasks_blocked()
+
     with anyio.fail_after(WITHIN):
         with pytest.raises(KeyboardInterrupt):
-            async with agent:
-                await agent.step()
-                await anyio.wait_all_tasks_blocked()
+            await use()
         assert closed == ["leaf"]
         async with agent:
             pass
