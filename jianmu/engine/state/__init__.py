@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from jianmu.engine.state.change import StateChange
-from jianmu.engine.state.delta import Delta, fold
+from jianmu.engine.state.change import Delta, StateChange, fold
 from jianmu.engine.state.manager import StateManager
-from jianmu.engine.state.markers import Clear, Ephemeral, Internal, Reducer, Remove, Replace, Transient
-from jianmu.engine.state.reducers import (
+from jianmu.engine.state.markers import (
+    Clear,
+    Ephemeral,
+    Internal,
+    Reducer,
+    Remove,
+    Replace,
+    Transient,
     add_by_id,
     add_items,
     keep_first,

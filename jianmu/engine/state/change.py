@@ -1,8 +1,9 @@
-"""What a commit did, and how those are told who want to know.
+"""What a commit did, its effect on what is stored, and how those are told who want to know.
 
 1. Changes are queued inside the commit, so they are told in its order.
 2. One thread at a time tells; a change that comes meanwhile is told by that thread, and its writer does not wait.
 3. A listener runs outside all locks and may write, subscribe and unsubscribe.
+4. Deltas are effects, never calls: folding them loads a state without calling a reducer.
 """
 
 from __future__ import annotations
@@ -10,16 +11,39 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias  # Any: a JSON value
 
-from jianmu.engine.state.delta import Delta
-
+Json: TypeAlias = Any
 _log = logging.getLogger("jianmu")
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class Delta(NamedTuple):
+    """One effect on one field.
+
+    Attributes:
+        field: the full name; empty for "spent".
+        deed: "set" (data: the value), "splice" (data: [start, deleted, items]), "keys" (data: [set, deleted]),
+            "append" (data: the text at the end), "drop" (an extra value is gone), "spent" (data: the fields that
+            a step has returned).
+        data: as the deed has it.
+    """
+
+    field: str
+    deed: Literal["set", "splice", "keys", "append", "drop", "spent"]
+    data: Json = None
+
+    def to_json(self) -> list[Json]:
+        """Return the delta as a JSON list."""
+        return list(self)
+
+    @classmethod
+    def from_json(cls, data: list[Json]) -> Delta:
+        """Return the delta that `to_json` made the list of."""
+        return cls(*data)
+
+
+class StateChange(NamedTuple):
     """One commit, as listeners see it.
 
     Attributes:
@@ -34,7 +58,10 @@ class StateChange:
     fields: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     writer: str | None = None
-    deltas: tuple[Delta, ...] = field(default=(), repr=False)
+    deltas: tuple[Delta, ...] = ()
+
+    def __repr__(self) -> str:  # without the values that deltas hold
+        return f"StateChange({self.version}, {self.fields}, changed={self.changed}, writer={self.writer!r})"
 
     @property
     def wakes(self) -> bool:
@@ -47,61 +74,89 @@ class StateChange:
         return bool(self.fields) and self.fields[0].startswith(("interaction.", "journal."))
 
 
+Listener: TypeAlias = Callable[[StateChange], object]
+
+
+def fold(checkpoint: Mapping[str, Json], deltas: Iterable[Delta], version: int | None = None) -> dict[str, Json]:
+    """Return the checkpoint as it is after some deltas; the one given is left as it is.
+
+    Args:
+        checkpoint: what `dump_checkpoint` returned.
+        deltas: in the order of their commits.
+        version: the version after them, where it is known.
+    """
+    values: dict[str, Json] = dict(checkpoint["fields"])
+    spent: list[str] = list(checkpoint.get("spent", ()))
+    own: set[str] = set()  # the fields whose list or dict was copied, and may be changed in place
+    for delta in deltas:
+        if delta.deed == "spent":
+            spent = list(delta.data)
+        else:
+            spent = [name for name in spent if name != delta.field]
+            _apply(values, delta, own)
+    version = checkpoint["version"] if version is None else version
+    return {**checkpoint, "fields": values, "spent": spent, "version": version}
+
+
+def _apply(values: dict[str, Json], delta: Delta, own: set[str]) -> None:
+    name, deed, data = delta
+    if deed in ("splice", "keys") and name not in own:
+        own.add(name)
+        values[name] = (list if deed == "splice" else dict)(values.get(name) or ())
+    match deed:
+        case "splice":
+            start, deleted, items = data
+            values[name][start : start + deleted] = items
+        case "keys":
+            values[name].update(data[0])
+            for key in data[1]:
+                values[name].pop(key, None)
+        case "append":
+            values[name] = (values.get(name) or "") + data
+        case "drop":
+            values.pop(name, None)
+        case _:
+            values[name] = data
+            own.discard(name)
+
+
 class Listeners:
     """Those who are told of changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: tuple[Callable[[StateChange], object], ...] = ()
+        self._telling = threading.Lock()
+        self._listeners: dict[object, Listener] = {}
         self._waiting: deque[StateChange] = deque()
-        self._is_telling = False
+        self.queue = self._waiting.append
 
-    def add(self, listener: Callable[[StateChange], object]) -> Callable[[], None]:
+    def add(self, listener: Listener) -> Callable[[], None]:
         """Add a listener; the same one added twice is told twice. Returns what takes it out."""
-        entry = _Entry(listener)
+        key = object()
         with self._lock:
-            self._listeners = (*self._listeners, entry)
+            self._listeners = {**self._listeners, key: listener}
 
         def remove() -> None:
             with self._lock:
-                self._listeners = tuple(each for each in self._listeners if each is not entry)
+                self._listeners = {each: told for each, told in self._listeners.items() if each is not key}
 
         return remove
 
-    def queue(self, change: StateChange) -> None:
-        """Queue a change; called inside the commit."""
-        self._waiting.append(change)
-
     def tell(self) -> None:
         """Tell what is queued, unless another thread, or this one further up, is telling already."""
-        while self._waiting:
-            with self._lock:
-                if self._is_telling or not self._waiting:
-                    return
-                self._is_telling = True
-                change, listeners = self._waiting.popleft(), self._listeners
+        while self._waiting and self._telling.acquire(blocking=False):
             try:
-                for listener in listeners:
-                    _call(listener, change)
+                self._tell_next()
             finally:
-                with self._lock:
-                    self._is_telling = False
+                self._telling.release()
 
-
-class _Entry:
-    """One subscription; equal to no other."""
-
-    __slots__ = ("_listener",)
-
-    def __init__(self, listener: Callable[[StateChange], object]) -> None:
-        self._listener = listener
-
-    def __call__(self, change: StateChange) -> None:
-        self._listener(change)
-
-
-def _call(listener: Callable[[StateChange], object], change: StateChange) -> None:
-    try:
-        listener(change)
-    except Exception:  # noqa: BLE001  # whatever a listener raises
-        _log.exception("a state listener failed at version %s, fields %s", change.version, ", ".join(change.fields))
+    def _tell_next(self) -> None:
+        if not self._waiting:  # another thread has told it meanwhile
+            return
+        change = self._waiting.popleft()
+        for listener in self._listeners.values():
+            try:
+                listener(change)
+            except Exception:  # noqa: BLE001  # whatever a listener raises
+                names = ", ".join(change.fields)
+                _log.exception("a state listener failed at version %s, fields %s", change.version, names)

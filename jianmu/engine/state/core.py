@@ -6,24 +6,25 @@ result, the rules for the result without the items again, and the model's own ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast  # Any: core schemas are nested dicts of anything
 
-from pydantic_core import SchemaValidator
+from pydantic_core import SchemaSerializer, SchemaValidator, from_json
 
-Core: TypeAlias = dict[str, Any]  # Any: core schemas are nested dicts of anything
+from jianmu.engine.state.markers import Value
 
-WRAPPERS = frozenset({"default", "nullable", "function-before", "function-after", "function-wrap"})
+Core: TypeAlias = dict[str, Any]
+
 _RULES = ("function-after", "function-wrap")
-_INNER: dict[str, tuple[str, ...]] = {
+_WRAPPERS = ("default", "nullable", "function-before", *_RULES)
+_ITEMS = {
     "list": ("items_schema",),
     "set": ("items_schema",),
     "frozenset": ("items_schema",),
     "dict": ("keys_schema", "values_schema"),
 }
-_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "max_digits", "decimal_places")
-_LIMITS = ("min_length", "max_length", "pattern")
-_SCALARS = frozenset({"int", "float", "str", "bytes", "decimal", "date", "datetime", "time", "timedelta"})
+_SCALARS = ("int", "float", "str", "bytes", "decimal", "date", "datetime", "time", "timedelta")
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "max_digits", "decimal_places", "min_length", "max_length", "pattern")
 
 
 class Parts(NamedTuple):
@@ -43,17 +44,21 @@ class Parts(NamedTuple):
     after: Core | None
     has_entry_rules: bool
     definitions: dict[str, Core]
-    config: Any  # Any: the core's own dict
+    config: Any
 
-    def validator(self, schema: Core) -> SchemaValidator:
-        """Return a validator of one part."""
-        return SchemaValidator(cast("Any", self.closed(schema)), self.config)  # Any: core schemas are typed dicts
-
-    def closed(self, schema: Core) -> Core:
+    def closed(self, schema: Core) -> Any:
         """Return a part together with what it refers to."""
         if not self.definitions:
             return schema
         return {"type": "definitions", "schema": schema, "definitions": list(self.definitions.values())}
+
+    def validator(self, schema: Core) -> SchemaValidator:
+        """Return a validator of one part."""
+        return SchemaValidator(self.closed(schema), self.config)
+
+    def serializer(self, schema: Core) -> SchemaSerializer:
+        """Return a serializer of one part."""
+        return SchemaSerializer(self.closed(schema), self.config)
 
     def resolved(self, schema: Core) -> Core:
         """Return a part itself instead of a reference to it."""
@@ -61,6 +66,62 @@ class Parts(NamedTuple):
         while schema["type"] == "definition-ref" and seen < len(self.definitions):
             schema, seen = self.definitions[schema["schema_ref"]], seen + 1
         return schema
+
+    def wrapped(self, schema: Core) -> Iterator[Core]:
+        """Yield a schema and all that is inside, down to the one that holds the value."""
+        schema = self.resolved(schema)
+        yield schema
+        while schema["type"] in _WRAPPERS:
+            schema = self.resolved(schema["schema"])
+            yield schema
+
+    def cut(self, schema: Core, before: bool, rules: bool, items: bool) -> Core:
+        """Return a part of a field's schema.
+
+        Args:
+            schema: the field's schema.
+            before: keep the `before` validators of the whole value.
+            rules: keep the other validators of the whole value, its bounds and lengths.
+            items: keep the schemas of items, keys and values.
+        """
+        schema = self.resolved(schema)
+        kind = schema["type"]
+        if kind in _WRAPPERS:
+            inner = self.cut(schema["schema"], before, rules, items)
+            dropped = kind == "default" or (kind == "function-before" and not before) or (kind in _RULES and not rules)
+            return inner if dropped else {**schema, "schema": inner}
+        dropped_keys = () if rules or (kind not in _SCALARS and kind not in _ITEMS) else _LIMITS
+        dropped_keys += () if items else _ITEMS.get(kind, ())
+        return {key: value for key, value in schema.items() if key not in dropped_keys}
+
+
+class Check:
+    """One part of what a field's values must be; with a field's name its validators are told of the other fields."""
+
+    __slots__ = ("_field", "_validator")
+
+    def __init__(self, parts: Parts, schema: Core, field: str | None) -> None:
+        self._field = field
+        if field is not None:
+            schema = {"type": "model-fields", "fields": {field: {"type": "model-field", "schema": schema}}}
+        self._validator = parts.validator(schema)
+
+    def __call__(self, value: Value, others: Mapping[str, Value] | None = None) -> Value:
+        """Return the value as the schema has it; `others` are the other fields, for validators that ask."""
+        if self._field is None:
+            return self._validator.validate_python(value)
+        return self._among(self._field, value, others, None)
+
+    def of_json(self, text: bytes, others: Mapping[str, Value] | None = None) -> Value:
+        """Return the value that a JSON text holds."""
+        if self._field is None:
+            return self._validator.validate_json(text)
+        return self._among(self._field, from_json(text), others, False)
+
+    def _among(self, field: str, value: Value, others: Mapping[str, Value] | None, strict: bool | None) -> Value:
+        """Return the value as an assignment makes it, which alone tells validators of other fields."""
+        made: Any = self._validator.validate_assignment(dict(others or {}), field, value, strict=strict)
+        return made[0][field]
 
 
 def taken_apart(core: Core) -> Parts | None:
@@ -72,66 +133,17 @@ def taken_apart(core: Core) -> Parts | None:
         core = definitions.get(core.get("schema_ref", "")) or core.get("schema", {"type": "model-fields"})
     if "fields" not in core:
         return None
-    kinds = {each["type"] for each in around}
-    config = next((each.get("config") for each in around if each["type"] == "model"), None)
-    after = _over_any([each for each in around if each["type"] == "function-after"])
+    after: Core | None = None
+    for rule in reversed(around):
+        if rule["type"] == "function-after":
+            after = {"type": "function-after", "function": rule["function"], "schema": after or {"type": "any"}}
     fields = {name: field["schema"] for name, field in core["fields"].items()}
-    has_entry_rules = bool(kinds & {"function-before", "function-wrap"})
+    has_entry_rules = any(each["type"] in ("function-before", "function-wrap") for each in around)
+    config = next((each.get("config") for each in around if each["type"] == "model"), None)
     return Parts(fields, core.get("extras_schema"), after, has_entry_rules, definitions, config)
 
 
-def _over_any(rules: list[Core]) -> Core | None:
-    """Return the rules, innermost last in the list, as one schema over a value that is not checked else."""
-    made: Core = {"type": "any"}
-    for rule in reversed(rules):
-        made = {"type": "function-after", "function": rule["function"], "schema": made}
-    return made if rules else None
-
-
-def bare(schema: Core) -> Core:
-    """Return a field's schema without its default."""
-    return schema["schema"] if schema["type"] == "default" else schema
-
-
-def cut(parts: Parts, schema: Core, *, before: bool, rules: bool, items: bool) -> Core:
-    """Return a part of a field's schema.
-
-    Args:
-        parts: what the schema is a part of.
-        schema: the field's schema.
-        before: keep the `before` validators of the whole value.
-        rules: keep the other validators of the whole value, its bounds and lengths.
-        items: keep the schemas of items, keys and values.
-    """
-    schema = parts.resolved(schema)
-    kind = schema["type"]
-    if kind in WRAPPERS:
-        inner = cut(parts, schema["schema"], before=before, rules=rules, items=items)
-        dropped = kind == "default" or (kind == "function-before" and not before) or (kind in _RULES and not rules)
-        return inner if dropped else {**schema, "schema": inner}
-    dropped_keys = () if rules or kind not in _SCALARS | _INNER.keys() else (*_BOUNDS, *_LIMITS)
-    dropped_keys += () if items else _INNER.get(kind, ())
-    return {key: value for key, value in schema.items() if key not in dropped_keys}
-
-
-def container(parts: Parts, schema: Core) -> Core:
-    """Return the schema below all that is wrapped around it."""
-    schema = parts.resolved(schema)
-    while schema["type"] in WRAPPERS:
-        schema = parts.resolved(schema["schema"])
-    return schema
-
-
-def wrappers(parts: Parts, schema: Core) -> Iterator[Core]:
-    """Yield a field's schema and all that is inside, down to the one that holds the value."""
-    schema = parts.resolved(schema)
-    yield schema
-    while schema["type"] in WRAPPERS:
-        schema = parts.resolved(schema["schema"])
-        yield schema
-
-
-def any_part(schema: object, wanted: Callable[[Core], bool], closed: Callable[[Core], bool] | None = None) -> bool:
+def any_part(schema: object, wanted: Callable[[Core], bool], closed: Callable[[Core], bool]) -> bool:
     """Whether a schema or one inside it is as wanted; into those that are `closed` it is not looked."""
     if isinstance(schema, list | tuple):
         return any(any_part(item, wanted, closed) for item in cast("list[object]", schema))
@@ -139,24 +151,18 @@ def any_part(schema: object, wanted: Callable[[Core], bool], closed: Callable[[C
         return False
     core = cast("Core", schema)
     if isinstance(core.get("type"), str):
-        if closed is not None and closed(core):
+        if closed(core):
             return False
         if wanted(core):
             return True
     return any(any_part(item, wanted, closed) for key, item in core.items() if key not in ("metadata", "cls"))
 
 
-def is_model(schema: Core) -> bool:
-    """Whether a schema is of something with fields of its own."""
-    return schema["type"] in ("model", "dataclass", "typed-dict")
+def asks(schema: Core) -> bool:
+    """Whether a validator of a field asks for the other fields."""
+    return any_part(schema, _takes_info, lambda part: part["type"] in ("model", "dataclass", "typed-dict"))
 
 
-def takes_info(schema: Core) -> bool:
-    """Whether a validator in it asks for the other fields."""
+def _takes_info(schema: Core) -> bool:
     function = schema.get("function")
     return isinstance(function, dict) and cast("Core", function).get("type") == "with-info"
-
-
-def named(schema: Core, name: str) -> Core:
-    """Return a schema whose validators are told of the other fields, by `validate_assignment`."""
-    return {"type": "model-fields", "fields": {name: {"type": "model-field", "schema": schema}}}

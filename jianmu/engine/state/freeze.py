@@ -1,64 +1,100 @@
-"""Freezing what is written: a read-only copy, made once, at every depth."""
+"""Freezing what is written: a read-only copy, made once, at every depth, of models too.
+
+A read-only model is of a subclass that says that it is the model itself, compares by fields and extras, and whose
+copies are ordinary models.
+"""
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import decimal
 import io
 import operator
 import uuid
+from abc import ABCMeta
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection
+from functools import lru_cache
+from typing import Any, NoReturn, TypeAlias, cast  # Any: values, and classes made at run time
 
 from pydantic import BaseModel
 
-from jianmu.engine.state.guard import Guard, guarded, rebuilt
 from jianmu.engine.state.markers import Op, Value
-from jianmu.engine.state.readonly import READ_ONLY, FieldsDict, Hint, ReadOnlyDict, ReadOnlyList, ReadOnlySet
+from jianmu.engine.state.readonly import (
+    FieldsDict,
+    Growing,
+    Hint,
+    ReadOnlyDict,
+    ReadOnlyList,
+    ReadOnlySet,
+    refuse,
+    shown,
+)
 
 MAX_DEPTH = 200
 SCALARS: frozenset[type[Value]] = frozenset(
     {str, int, float, bool, type(None), bytes, complex, decimal.Decimal, uuid.UUID}
     | {dt.datetime, dt.date, dt.time, dt.timedelta}
 )
-_SHARED = SCALARS | READ_ONLY
-_BARRED = ("__next__", "__anext__", "__await__")
-
-
-class Unfit(Exception):  # noqa: N818  # it never leaves the package, and is no error of a user
-    """A value cannot be stored; the text says why and holds no values."""
-
-
+_SHARED = SCALARS | {ReadOnlyList, ReadOnlyDict, ReadOnlySet}
+_DICT = BaseModel.__dict__["__dict__"]  # the real attribute, which a snapshot hides
+_fields_of = _DICT.__get__
 _kind: Callable[[Value], type[Value]] = type  # the class itself, whatever it says that it is
+
+
+class Refused(Exception):  # noqa: N818  # no error of a user
+    """A value cannot be taken; nothing was changed. It never leaves the package.
+
+    Attributes:
+        why: the reason, without values.
+        name: the full name of what was to be written; None for the model as a whole.
+        takes: the type that it takes; empty for an extra value.
+        given: the type of what was given, where it is known.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.name: str | None = None
+        self.takes = ""
+        self.given: str | None = None
+
+    def at(self, name: str, takes: str, given: str | None = None) -> None:
+        """Say what was to be written."""
+        self.name, self.takes, self.given = name, takes, given
 
 
 def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
     """Return a read-only copy of a value, or the value itself if it cannot change.
 
     Raises:
-        Unfit: it is nested too deeply, or holds an iterator, a coroutine or one of `Replace`, `Clear`, `Remove`.
+        Refused: it is nested too deeply, or holds an iterator, a coroutine or one of `Replace`, `Clear`, `Remove`.
     """
     kind = _kind(value)
     if kind in _SHARED:
         return value
     if depth > MAX_DEPTH:
-        raise Unfit(f"it is nested deeper than {MAX_DEPTH} levels, or holds itself")
+        raise Refused(f"it is nested deeper than {MAX_DEPTH} levels, or holds itself")
     maker = _MAKERS.get(kind) or _maker(value)
     return value if maker is None else maker(value, hint, depth + 1)
 
 
 def _maker(value: Value) -> Maker | None:
     """Return what freezes a value that is of no plain container's exact type; None shares it."""
-    kind = _kind(value)
     if isinstance(value, BaseModel):
         return _model
     if isinstance(value, tuple):
         return _tuple
-    if isinstance(value, Op):
-        raise Unfit(f"{kind.__name__} counts for a whole field only, it was found inside a value")
+    refuse_op(value, "counts for a whole field only, it was found inside a value")
     refuse_flow(value)
     return None
+
+
+def refuse_op(value: Value, why: str) -> None:
+    """Refuse `Replace`, `Clear` and `Remove` where they mean nothing."""
+    if isinstance(value, Op):
+        raise Refused(f"{type(value).__name__} {why}")
 
 
 def refuse_flow(value: Value) -> None:
@@ -66,10 +102,10 @@ def refuse_flow(value: Value) -> None:
     kind = _kind(value)
     if kind in _SHARED or kind in _MAKERS:
         return
-    if any(hasattr(kind, name) for name in _BARRED) and not isinstance(value, io.IOBase):
+    if any(hasattr(kind, name) for name in ("__next__", "__anext__", "__await__")) and not isinstance(value, io.IOBase):
         if hasattr(value, "close"):
             value.close()
-        raise Unfit(f"{kind.__name__} is an iterator or a coroutine, of which the state keeps none")
+        raise Refused(f"{kind.__name__} is an iterator or a coroutine, of which the state keeps none")
 
 
 def _list(value: list[Value], hint: Hint, depth: int) -> ReadOnlyList:
@@ -105,9 +141,126 @@ def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
     if is_frozen and all([held[name] is item for name, item in fields.items()]):  # noqa: C419  # quicker as a list
         return value
     extra = freeze(value.__pydantic_extra__, hint, depth)
-    return rebuilt(guarded(cls) if config.get("validate_assignment") else cls, FieldsDict(fields, hint), value, extra)
+    private = getattr(value, "__pydantic_private__", None)
+    fields_set = value.__pydantic_fields_set__
+    made_of = _guarded(cls) if config.get("validate_assignment") else cls
+    return instance(made_of, FieldsDict(fields, hint), fields_set, extra, private and dict(private))
 
 
-Maker: TypeAlias = Callable[[Any, Hint, int], Value]  # Any: each takes its own kind
+Maker: TypeAlias = Callable[[Any, Hint, int], Value]
 _MAKERS: dict[type[Value], Maker] = {list: _list, dict: _dict, set: _set, tuple: _tuple}
 _MAKERS.update(dict.fromkeys((OrderedDict, defaultdict, Counter), _dict))
+
+
+class Guard:
+    """What is mixed into a model to make its instances read-only."""
+
+    __slots__ = ()
+    _guards: type[BaseModel]
+
+    def __init_subclass__(cls) -> None:
+        """Keep the model's own hook from being called for a class that its author did not write."""
+
+    def __new__(cls, *args: Value, **kwargs: Value) -> Any:
+        """Return an ordinary instance of the model, as `type(snapshot)(...)` is meant."""
+        return cls._guards(*args, **kwargs)
+
+    @property
+    def __class__(self) -> type[BaseModel]:  # pyright: ignore[reportIncompatibleMethodOverride]  # says it is its model
+        return self._guards
+
+    def __setattr__(self, name: str, value: Value) -> NoReturn:
+        refuse(self._hint(name, "value"))
+
+    def __delattr__(self, name: str) -> NoReturn:
+        refuse(self._hint(name, "Clear()"))
+
+    def _hint(self, name: str, value: str) -> Hint:
+        held = _fields_of(self)
+        return held.hint if type(held) is FieldsDict else (name, f'update({{"{name}": {value}}})')
+
+    def __eq__(self, other: object) -> bool:
+        model = self._guards
+        if model.__eq__ is not BaseModel.__eq__:
+            return model.__eq__(cast("BaseModel", self), other)
+        return isinstance(other, BaseModel) and _content(self) == _content(other)
+
+    def __hash__(self) -> int:
+        fn: Any = self._guards.__hash__
+        if fn is None:
+            raise TypeError(f"unhashable type: '{self._guards.__name__}'")
+        return fn(self)
+
+    def __copy__(self) -> BaseModel:
+        like = cast("BaseModel", self)
+        extra, private = copy.copy(like.__pydantic_extra__), like.__pydantic_private__
+        return instance(self._guards, _content(like)[1], like.__pydantic_fields_set__, extra, private and dict(private))
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> BaseModel:
+        return copy.deepcopy(self.__copy__(), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__copy__().__reduce_ex__(protocol)
+
+
+class Snapshot(Guard):
+    """What is mixed into a schema to make its snapshots; a list that has grown is made when it is asked for."""
+
+    __slots__ = ()
+    _jianmu_values: dict[str, Value]
+
+    def __getattr__(self, name: str) -> Value:
+        value = self._jianmu_values.get(name)
+        if type(value) is not Growing:
+            return cast("Any", super()).__getattr__(name)
+        _fields_of(self)[name] = value.shown()
+        return value.shown()
+
+    @property
+    def __dict__(self) -> dict[str, Value]:  # pyright: ignore[reportIncompatibleVariableOverride]  # makes what waits
+        held, values = _fields_of(self), self._jianmu_values
+        if not held.keys() >= values.keys():
+            held = {**{name: shown(value) for name, value in values.items()}, **held}
+            _DICT.__set__(self, held)
+        return held
+
+
+def _content(model: Any) -> tuple[object, dict[str, Value], dict[str, Value]]:
+    """Return what two equal models have in common: the class, the fields and the extra values."""
+    cls, held = model.__class__, model.__dict__
+    fields = {name: held[name] for name in cls.__pydantic_fields__ if name in held}
+    return model.__pydantic_generic_metadata__["origin"] or cls, fields, model.__pydantic_extra__ or {}
+
+
+def instance(
+    cls: type[BaseModel],
+    fields: dict[str, Value],
+    fields_set: Collection[str],
+    extra: dict[str, Value] | None,
+    private: dict[str, Value] | None,
+) -> BaseModel:
+    """Return an instance of a model; nothing is validated."""
+    made = object.__new__(cls)
+    _DICT.__set__(made, fields)
+    object.__setattr__(made, "__pydantic_fields_set__", set(fields_set))
+    if not cls.__pydantic_root_model__:
+        object.__setattr__(made, "__pydantic_extra__", extra if cls.model_config.get("extra") == "allow" else None)
+        object.__setattr__(made, "__pydantic_private__", private)
+    return made
+
+
+def snapshot_class(model: type[BaseModel]) -> type[BaseModel]:
+    """Return a class for the snapshots of a schema."""
+    return _subclass(model, Snapshot, "_jianmu_values")
+
+
+@lru_cache(maxsize=256)
+def _guarded(model: type[BaseModel]) -> type[BaseModel]:
+    """Return the read-only subclass of a model that validates assignments past its `__dict__`."""
+    return _subclass(model, Guard)
+
+
+def _subclass(model: type[BaseModel], mixin: type, *slots: str) -> type[BaseModel]:
+    """Return a subclass that shares all of the model's schema; Pydantic's metaclass would build another."""
+    names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
+    return ABCMeta.__new__(type(model), model.__name__, (mixin, model), {**names, "__slots__": slots, "_guards": model})

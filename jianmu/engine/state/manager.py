@@ -1,39 +1,24 @@
-"""The state of an agent: one typed model, written by calls that validate, fold and commit.
-
-1. A write takes the locks of its fields in sorted order; the manager's own lock is held for the commit only.
-2. What the user wrote (reducers, functions, validators) runs under field locks, never under the manager's lock;
-   a write from inside it is refused.
-3. A commit replaces the record; readers take the record that is there and need no lock.
-4. Errors hold no values. They are raised outside of handlers, so that nothing is chained to them.
-"""
+"""The state of an agent: one typed model, written by calls that validate, fold and commit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import cast
 
 from pydantic import BaseModel
 
-from jianmu.engine.state.change import StateChange
-from jianmu.engine.state.delta import Delta, Json
-from jianmu.engine.state.folding import Others, merged, transformed, updated
-from jianmu.engine.state.freeze import Unfit, freeze
+from jianmu.engine.state.change import Delta, Json, Listener, StateChange
+from jianmu.engine.state.folding import Step
+from jianmu.engine.state.freeze import Refused, freeze
 from jianmu.engine.state.markers import MISSING, Scope, Value
-from jianmu.engine.state.namespaces import RUNTIME, Target, check_namespace, target, variant_of
-from jianmu.engine.state.record import Record
-from jianmu.engine.state.refusal import Misfit, shown
-from jianmu.engine.state.runtime import WRITER, RuntimeSide, S
-from jianmu.engine.state.schema import StateField
-from jianmu.engine.state.steps import Default, Folding, Step
-from jianmu.engine.state.stored import stored
-from jianmu.engine.state.whole import accepted, loaded_record, record_of, record_of_model
+from jianmu.engine.state.readonly import shown
+from jianmu.engine.state.record import Record, check_assigned, loaded_record, record_of, record_of_model
+from jianmu.engine.state.runtime import WRITER, RuntimeSide
+from jianmu.engine.state.schema import RUNTIME, StateField
+from jianmu.engine.state.write import S, named
 from jianmu.errors import StateError, StateWriteError, UnknownFieldError
 
-_BELOW: dict[Scope, frozenset[Scope]] = {
-    "run": frozenset({"run", "step", "call"}),
-    "step": frozenset({"step"}),
-    "call": frozenset({"call"}),
-}
+_BELOW: dict[Scope, tuple[Scope, ...]] = {"run": ("run", "step", "call"), "step": ("step",), "call": ("call",)}
 
 
 class StateManager(RuntimeSide[S]):
@@ -54,9 +39,9 @@ class StateManager(RuntimeSide[S]):
         Raises:
             UnsetStateError: required fields have no value yet.
         """
-        if self._writes.is_unset:
+        if self._is_unset:
             raise self._unset()
-        return cast("S", self._writes.record.view(self._view))
+        return cast("S", self._record.view(self._view))
 
     def read(self, field: str, *, namespace: str | None = None) -> Value:
         """Return one value.
@@ -66,16 +51,14 @@ class StateManager(RuntimeSide[S]):
             UnsetStateError: it has no value yet.
         """
         if namespace in RUNTIME:
-            found = self._runtime.get(namespace or "", {}).get(field, MISSING)
+            found = self._runtime.get(namespace, {}).get(field, MISSING)
         else:
-            one = target(self.schema, field, namespace)
-            found = self._writes.stored(one)
-            if found is not MISSING:
-                return self._writes.record.read(one.name, one.is_extra)
-            if one.is_variant:
-                return freeze(one.field.default({}), one.field.hint)
-            if not one.is_extra:
+            name, kept = self.schema.target(field, namespace)
+            found = shown(self._record.held(name))
+            if found is MISSING and name in self.schema.fields:
                 raise self._unset()
+            if found is MISSING and kept.name:
+                return freeze(kept.default({}), kept.hint)
         if found is MISSING:
             place = f" in the namespace '{namespace}'" if namespace else ""
             raise UnknownFieldError(f"there is no '{field}'{place}", field=field)
@@ -85,16 +68,15 @@ class StateManager(RuntimeSide[S]):
         """Return what is kept in a namespace, by key."""
         if namespace in RUNTIME:
             return dict(self._runtime.get(namespace, {}))
-        check_namespace(self.schema, namespace)
-        start = f"{namespace}."
-        extra = self._writes.record.extra
-        return {name[len(start) :]: value for name, value in extra.items() if name.startswith(start)}
+        self.schema.check_namespace(namespace)
+        start, extra = f"{namespace}.", self._record.extra
+        return {name.removeprefix(start): value for name, value in extra.items() if name.startswith(start)}
 
     def output(self) -> dict[str, Value]:
         """Return the fields that are not hidden from callers, and extra values of no namespace."""
-        held = self._writes.record
-        fields = {name: held.read(name, False) for name in self.schema.output_fields if name in held.values}
-        return {**fields, **{name: value for name, value in held.extra.items() if "." not in name}}
+        record = self._record
+        fields = {name: shown(record.values[name]) for name in self.schema.output_fields if name in record.values}
+        return {**fields, **{name: value for name, value in record.extra.items() if "." not in name}}
 
     # Writing
 
@@ -112,14 +94,15 @@ class StateManager(RuntimeSide[S]):
             NamespaceError: the namespace or a key cannot be used.
         """
         writer = _writer or WRITER.get()
-        if isinstance(cast("object", updates), BaseModel):
-            self._refuse_model(updates, writer)
+        given = cast("object", updates)
+        if type(given) is self._view:
             return
-        if not isinstance(cast("object", updates), Mapping):
-            raise StateWriteError(f"update takes a dict of fields, not {type(updates).__name__}", path=writer)
-        steps = self._steps(updates, namespace, _fold_update, writer)
+        if not isinstance(given, Mapping):
+            kind = "a model: initialize takes a model" if isinstance(given, BaseModel) else type(given).__name__
+            raise StateWriteError(f"update takes a dict of fields, not {kind}", path=writer)
+        steps = self._steps(updates, namespace, Step.update, writer)
         if steps:
-            self._writes.apply(steps, writer)
+            self._apply(steps, writer)
 
     def merge_dict(
         self,
@@ -137,10 +120,9 @@ class StateManager(RuntimeSide[S]):
             StateWriteError: one side is no mapping, or a value was refused.
         """
         writer = _writer or WRITER.get()
-        steps = self._steps({field: updates}, namespace, _fold_merge, writer)
-        if updates is None or (isinstance(cast("object", updates), Mapping) and not updates):
-            return
-        self._writes.apply(steps, writer)
+        steps = self._steps({field: updates}, namespace, Step.merge, writer)
+        if updates or not isinstance(cast("object", updates), Mapping | None):
+            self._apply(steps, writer)
 
     def transform_field(
         self, key: str, fn: Callable[[Value], Value], *, namespace: str | None = None, _writer: str | None = None
@@ -156,14 +138,14 @@ class StateManager(RuntimeSide[S]):
             StateWriteError: `fn` raised, or what it returned was refused.
         """
         writer = _writer or WRITER.get()
-        self._writes.apply(self._steps({key: fn}, namespace, _fold_transform, writer), writer)
+        self._apply(self._steps({key: fn}, namespace, Step.transform, writer), writer)
 
     def clear(self, namespace: str) -> None:
         """Remove all that is kept in a namespace."""
-        check_namespace(self.schema, namespace)
-        names = tuple(name for name in self._writes.record.extra if name.startswith(f"{namespace}."))
+        self.schema.check_namespace(namespace)
+        names = tuple(name for name in self._record.extra if name.startswith(f"{namespace}."))
         if names:
-            self._writes.drop(names, WRITER.get())
+            self._drop(names, WRITER.get())
 
     def initialize(self, values: Mapping[str, Value] | BaseModel | None = None) -> None:
         """Replace the user's fields; no reducer is called, and fields not given get their defaults.
@@ -174,7 +156,7 @@ class StateManager(RuntimeSide[S]):
         writer = WRITER.get()
         if self.is_running:
             raise StateWriteError("initialize was refused, since a run is on: end the run first", path=writer)
-        self._writes.install(lambda: self._whole(values), writer)
+        self._install(lambda: self._whole(values), writer)
 
     # Scopes
 
@@ -189,44 +171,42 @@ class StateManager(RuntimeSide[S]):
     def reset_call_fields(self, namespace: str | None = None) -> None:
         """Set call fields back to their defaults: the plain ones, or one namespace's variants."""
         if namespace is not None:
-            check_namespace(self.schema, namespace)
+            self.schema.check_namespace(namespace)
         self._reset("call", lambda name: name.rpartition(".")[0] == (namespace or ""))
 
     def get_step_fields(self) -> dict[str, Value]:
         """Return the step fields and their variants, by full name."""
-        held = self._writes.record
-        return {one.name: held.read(one.name, one.is_extra) for one in self._scoped(_BELOW["step"])}
+        record = self._record
+        return {name: shown(record.held(name)) for name in self._scoped(("step",)) if record.held(name) is not MISSING}
 
     def take_step_fields(self) -> dict[str, Value]:
         """Return the step fields and mark them spent: they can still be read, and the next write starts anew."""
-        writes = self._writes
-        with writes.lock:
+        with self._lock:
             taken = self.get_step_fields()
-            writes.spent |= taken.keys()
-            if writes.deltas is not None and writes.recorder is not None:
-                writes.recorder(StateChange(writes.version, deltas=(Delta("", "spent", sorted(writes.spent)),)))
+            self._spent |= taken.keys()
+            if self.wants_deltas and self.recorder is not None:
+                self.recorder(StateChange(self.version, deltas=(Delta("", "spent", sorted(self._spent)),)))
         return taken
 
     def enter_step(self) -> None:
         """Clear the step fields that are still spent; what was written since they were taken is spared."""
-        spent = self._writes.spent
-        if spent:
-            self._reset("step", lambda name: name in spent)
+        if self._spent:
+            self._reset("step", self._spent.__contains__)
 
     # Listening
 
-    def subscribe(self, listener: Callable[[StateChange], object]) -> Callable[[], None]:
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have a listener called with each change, in the order of the commits; returns what ends it.
 
         A listener may write, subscribe and unsubscribe; what it raises is logged and reaches nobody.
         """
-        return self._writes.listeners.add(listener)
+        return self._listeners.add(listener)
 
     def signal(self) -> None:
         """Tell an empty change, which wakes the runner."""
-        with self._writes.lock:
-            self._writes.listeners.queue(StateChange(self.version, writer=WRITER.get()))
-        self._writes.listeners.tell()
+        with self._lock:
+            self._listeners.queue(StateChange(self.version, writer=WRITER.get()))
+        self._listeners.tell()
 
     # Storing
 
@@ -236,15 +216,13 @@ class StateManager(RuntimeSide[S]):
         Raises:
             StateWriteError: a value has no JSON form.
         """
-        writes = self._writes
-        with writes.lock:
-            record, version, spent = writes.record, writes.version, writes.spent
-        problem = None
+        with self._lock:
+            record, version, spent = self._record, self.version, self._spent
         try:
-            return {"version": version, "fields": stored(self.schema, record), "spent": sorted(spent)}
-        except Misfit as error:
+            return {"version": version, "fields": self._stored(record), "spent": sorted(spent)}
+        except Refused as error:
             problem = error
-        raise writes.refusal(problem, [], None)
+        raise self._refusal(problem, [], None)
 
     def load_checkpoint(self, data: Mapping[str, Json]) -> None:
         """Take the state from what `dump_checkpoint` returned; listeners are told, the version is the stored one.
@@ -252,111 +230,80 @@ class StateManager(RuntimeSide[S]):
         Raises:
             StateWriteError: a value does not fit today's schema; nothing was changed.
         """
-        self._writes.install(lambda: self._from_json(data["fields"]), WRITER.get(), loaded=data)
+        self._install(lambda: loaded_record(self.schema, data["fields"]), WRITER.get(), loaded=data)
 
     def bookmark(self) -> Callable[[], None]:
         """Return a function that puts the whole state back to what it is now."""
-        writes = self._writes
-        with writes.lock:
-            record, marks = writes.record, {"version": writes.version, "spent": writes.spent}
-        return lambda: writes.install(lambda: record, WRITER.get(), loaded=marks)
+        with self._lock:
+            record, marks = self._record, {"version": self.version, "spent": self._spent}
+        return lambda: self._install(lambda: record, WRITER.get(), loaded=marks)
 
     # Inside
 
     def _whole(self, values: Mapping[str, Value] | BaseModel | None) -> Record:
         """Return the record of what `initialize` was given."""
-        if isinstance(values, self.schema.model):
-            accepted(self.schema, values)
-            return self._taken(values)
-        if values is not None and not isinstance(cast("object", values), Mapping):
-            raise Misfit(
-                None, f"initialize takes values, or a {self.schema.model.__name__}, not {type(values).__name__}"
-            )
+        schema = self.schema
+        if isinstance(values, schema.model):
+            check_assigned(schema, values)
+            return record_of_model(schema, values)
+        if not isinstance(cast("object", values), Mapping | None):
+            raise Refused(f"initialize takes values, or a {schema.model.__name__}, not {type(values).__name__}")
         given = cast("Mapping[str, Value]", values or {})
-        if self.schema.has_entry_rules:
-            return record_of(self.schema, self._writes.owner, given)
-        return record_of(self.schema, self._writes.owner, self._by_name(given))
-
-    def _taken(self, model: BaseModel) -> Record:
-        try:
-            return record_of_model(self.schema, self._writes.owner, model)
-        except Unfit as error:
-            why = str(error)
-        raise Misfit(None, why)
+        return record_of(schema, given if schema.has_entry_rules else self._by_name(given))
 
     def _by_name(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """Return an input by field names instead of aliases."""
         named: dict[str, Value] = {}
         for key, value in given.items():
-            name = target(self.schema, key, None).name
+            name, _ = self.schema.target(key, None)
             if name in named:
-                raise _twice(name, WRITER.get())
+                raise _twice(name)
             named[name] = value
         return named
 
     def _steps(
-        self, updates: Mapping[str, Value], namespace: str | None, folding: Folding, writer: str | None
+        self, updates: Mapping[str, Value], namespace: str | None, fold: Callable[[Step], Value], writer: str | None
     ) -> list[Step]:
         """Return what a call is to do."""
         if namespace is not None:
-            check_namespace(self.schema, namespace)
+            self.schema.check_namespace(namespace)
         steps: dict[str, Step] = {}
         try:
             for key, value in updates.items():
-                one = target(self.schema, key, namespace)
-                if one.name in steps:
-                    raise _twice(one.name, writer)
-                if one.field.info.frozen and not one.is_extra:
-                    raise StateWriteError(f"field '{one.name}' is frozen: initialize sets it", field=one.name)
-                steps[one.name] = Step(one, folding, value)
+                name, field = self.schema.target(key, namespace)
+                if name in steps:
+                    raise _twice(name)
+                if field.info.frozen and name == field.name:
+                    raise StateWriteError(f"field '{name}' is frozen: initialize sets it", field=name)
+                steps[name] = Step(name, field, fold, value)
         except StateError as error:
             error.path = writer
-            error.args = (f"{error}; writer {shown(writer)}",)
+            error.args = (f"{error}; writer {named(writer)}",)
             raise
         return list(steps.values())
 
-    def _refuse_model(self, model: object, writer: str | None) -> None:
-        """Refuse a model, unless it is a snapshot of this manager."""
-        if type(model) is self._view and cast("Any", model).record.owner is self._writes.owner:  # Any: a made class
-            return
-        raise StateWriteError("update takes a dict of fields, not a model: initialize takes a model", path=writer)
+    def _scoped(self, scopes: tuple[Scope, ...]) -> dict[str, StateField]:
+        """Return the fields of some scopes, and their variants that are there, by full name."""
+        names = (*self.schema.fields, *self._record.extra)
+        fields = {name: field for name in names if (field := self.schema.field_of(name)) is not None}
+        return {name: field for name, field in fields.items() if field.policy.scope in scopes}
 
     def _reset(self, scope: Scope, is_meant: Callable[[str], bool]) -> None:
-        if self._writes.is_unset:
+        if self._is_unset:
             return
-        steps = [Step(one, _fold_default, MISSING) for one in self._scoped(_BELOW[scope]) if is_meant(one.name)]
+        fields = self._scoped(_BELOW[scope])
+        steps = [Step(name, field, Step.reset) for name, field in fields.items() if is_meant(name)]
         if steps:
-            self._writes.apply(steps, WRITER.get(), quiet=True)
+            self._apply(steps, WRITER.get(), quiet=True)
 
-    def _scoped(self, scopes: frozenset[Scope]) -> list[Target]:
-        """Return the fields of some scopes that have a value, and their variants."""
-        fields = [
-            Target(name, field, False) for name, field in self.schema.fields.items() if field.policy.scope in scopes
-        ]
-        names = self._writes.record.extra
-        extra = [Target(name, field, True) for name in names if (field := variant_of(self.schema, name)) is not None]
-        return [*fields, *(one for one in extra if one.field.policy.scope in scopes)]
-
-    def _from_json(self, fields: Mapping[str, Json]) -> Record:
-        """Return the record of a checkpoint's fields."""
-        return loaded_record(self.schema, self._writes.owner, fields)
+    def _stored(self, record: Record) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for name in (*record.values, *record.extra):
+            field = self.schema.field_of(name)
+            if field is not None and field.is_stored:
+                found[name] = self._delta(name, field, None, record.held(name), None, is_given=False).data
+        return found
 
 
-def _fold_update(field: StateField, old: Value, raw: Value, others: Others, default: Default) -> Value:
-    return updated(field, old, raw, others, default)
-
-
-def _fold_merge(field: StateField, old: Value, raw: Value, others: Others, default: Default) -> Value:
-    return merged(field, old, raw, others)
-
-
-def _fold_transform(field: StateField, old: Value, raw: Value, others: Others, default: Default) -> Value:
-    return transformed(field, old, raw, others)
-
-
-def _fold_default(field: StateField, old: Value, raw: Value, others: Others, default: Default) -> Value:
-    return default()
-
-
-def _twice(name: str, writer: str | None) -> StateWriteError:
-    return StateWriteError(f"field '{name}' is given twice, by name and by alias: give one", field=name, path=writer)
+def _twice(name: str) -> StateWriteError:
+    return StateWriteError(f"field '{name}' is given twice, by name and by alias: give one", field=name)

@@ -1,32 +1,33 @@
-"""What a schema says about its fields, and what a write says about its value."""
+"""What a schema says about its fields, what a write says about its value, and the ready reducers.
+
+For each ready reducer an old `None` counts as empty, and a new one as nothing new.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, cast, get_args  # Any: a field holds whatever its schema says
 
 from jianmu.errors import SchemaError
 
-Value: TypeAlias = Any  # a field holds whatever its schema says
+Value: TypeAlias = Any
 Fold: TypeAlias = Callable[[Value, Value], Value]
-MISSING: Any = object()  # stands for a value that is not there
+Key: TypeAlias = str | Callable[[Value], Value]
+Items: TypeAlias = list[Value]
 Scope: TypeAlias = Literal["run", "step", "call"]
-FoldKind: TypeAlias = Literal["own", "ready", "append"]
+MISSING: Value = object()  # stands for a value that is not there
 
 
 class Marker:
-    """The base of what may stand in a field's `Annotated`."""
+    """The base of what may stand in a field's `Annotated`; those that say the same are equal."""
 
     __slots__ = ()
 
-    def _key(self) -> tuple[Value, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Marker) and type(self) is type(other) and self._key() == other._key()
+        return type(self) is type(other) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key()))
+        return hash(repr(self))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
@@ -86,7 +87,7 @@ class Reducer(Marker):
     def __init__(self, fn: Fold, *, remove: Fold | None = None) -> None:
         self.fn = fn
         self.remove = remove
-        self.kind: FoldKind = "own"
+        self.kind: Literal["own", "ready", "append"] = "own"
         self.limit: int | None = None
 
     @property
@@ -123,3 +124,153 @@ class Remove(Op):
 
     def __init__(self, *keys: Value) -> None:
         self.keys = keys
+
+
+class ConflictError(ValueError):
+    """Two values that have to be the same are not."""
+
+
+def add_items(max: int | None = None) -> Reducer:
+    """Return a reducer that appends.
+
+    Args:
+        max: how many of the newest items are kept.
+    """
+    limit = _positive(max)
+    reducer = _ready("add_items", lambda old, new: _newest(_joined(old, new), limit))
+    reducer.kind, reducer.limit = "append", limit
+    return reducer
+
+
+def ordered_union(max: int | None = None) -> Reducer:
+    """Return a reducer that appends what is not there yet; an item already there keeps its place.
+
+    Args:
+        max: how many of the newest items are kept.
+    """
+    limit = _positive(max)
+    return _ready(
+        "ordered_union",
+        lambda old, new: _newest(_distinct(_joined(old, new)), limit),
+        lambda old, keys: _without(old, keys, lambda item: item),
+    )
+
+
+def merge_map() -> Reducer:
+    """Return a reducer for dicts: new keys are added, known ones get their new value in their place."""
+
+    def remove(old: Mapping[Value, Value] | None, keys: tuple[Value, ...]) -> dict[Value, Value]:
+        kept = dict(old or {})
+        for key in dict.fromkeys(keys):
+            del kept[key]
+        return kept
+
+    return _ready("merge_map", lambda old, new: {**(old or {}), **(new or {})}, remove)
+
+
+def same_or_error(key: Key | None = None) -> Reducer:
+    """Return a reducer that keeps the value that is there, and raises if another one comes.
+
+    Args:
+        key: what is compared: the name of a key or attribute, or a function; without it the whole value. A value
+            without one says nothing.
+    """
+
+    def fold(old: Value, new: Value) -> Value:
+        before, after = _identity(old, key), _identity(new, key)
+        if before is None or after is None:
+            return old if after is None else new
+        if before != after:
+            raise ConflictError("it holds another one")
+        return old
+
+    return _ready("same_or_error", fold)
+
+
+def keep_first() -> Reducer:
+    """Return a reducer that keeps the first value that is not `None`."""
+    return _ready("keep_first", lambda old, new: new if old is None else old)
+
+
+def upsert(key: Key, max: int | None = None) -> Reducer:
+    """Return a reducer for lists: an item with a known key takes the place of the old one, others are appended.
+
+    Args:
+        key: the name of a key or attribute of the items, or a function of an item.
+        max: how many of the newest items are kept.
+    """
+    return _keyed("upsert", key, _positive(max))
+
+
+def add_by_id(id: Key = "id") -> Reducer:
+    """Return a reducer for conversations: append, replace in place by id, remove by id.
+
+    How the items are split into writes makes no difference.
+
+    Args:
+        id: the name of a key or attribute of the items, or a function of an item.
+    """
+    return _keyed("add_by_id", id, None)
+
+
+def _ready(name: str, fn: Fold, remove: Fold | None = None) -> Reducer:
+    fn.__qualname__ = name
+    reducer = Reducer(fn, remove=remove)
+    reducer.kind = "ready"
+    return reducer
+
+
+def _keyed(name: str, key: Key, limit: int | None) -> Reducer:
+    def fold(old: Items | None, new: Items | None) -> Items:
+        placed = {_of(item, key): item for item in _joined(old, new)}
+        return _newest(list(placed.values()), limit)
+
+    return _ready(name, fold, lambda old, keys: _without(old, keys, lambda item: _of(item, key)))
+
+
+def _positive(limit: int | None) -> int | None:
+    if limit is not None and limit < 1:
+        raise ValueError("max is at least 1; without it nothing is dropped")
+    return limit
+
+
+def _joined(old: Items | None, new: Items | None) -> Items:
+    return [*(old or ()), *(new or ())]
+
+
+def _newest(items: Items, limit: int | None) -> Items:
+    return items if limit is None else items[-limit:]
+
+
+def _of(item: Value, key: Key) -> Value:
+    if not isinstance(key, str):
+        return key(item)
+    return cast("Mapping[str, Value]", item)[key] if isinstance(item, Mapping) else getattr(item, key)
+
+
+def _identity(value: Value, key: Key | None) -> Value:
+    """Return what `same_or_error` compares; None if the value says nothing."""
+    if value is None or key is None:
+        return value
+    try:
+        return _of(value, key)
+    except (LookupError, AttributeError):
+        return None
+
+
+def _distinct(items: Items) -> Items:
+    """Return the items without those that are equal to an earlier one; they need not be hashable."""
+    try:
+        return list(dict.fromkeys(items))
+    except TypeError:
+        return [item for at, item in enumerate(items) if item not in items[:at]]
+
+
+def _without(items: Items | None, keys: tuple[Value, ...], key: Callable[[Value], Value]) -> Items:
+    """Return the items without those of some keys. KeyError with the key that none has."""
+    held = [(key(item), item) for item in items or ()]
+    known = [one for one, _ in held]
+    for one in keys:
+        if one not in known:
+            raise KeyError(one)
+    return [item for one, item in held if one not in keys]

@@ -1,4 +1,4 @@
-"""Lists, dicts and sets that refuse to be changed and are else what they seem.
+"""Lists, dicts and sets that refuse to be changed and are else what they seem; lists that grow without a copy.
 
 `copy`, `deepcopy`, slices, `list(x)` and pickling give ordinary ones.
 """
@@ -7,46 +7,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias  # Any: containers hold whatever a schema says
 
 from jianmu.engine.state.markers import Value
 from jianmu.errors import StateWriteError
 
-Memo: TypeAlias = dict[int, Any] | None  # Any: deepcopy's own record
-Items: TypeAlias = list[Value]
-Keys: TypeAlias = dict[Value, Value]
-Elements: TypeAlias = set[Value]
-
-
-class Hint:
-    """Whose value a container is, and the call that changes it.
-
-    Attributes:
-        field: the name of the field.
-        call: the line to write instead of changing the container in place.
-    """
-
-    __slots__ = ("call", "field")
-
-    def __init__(self, field: str, call: str) -> None:
-        self.field = field
-        self.call = call
-
-
-NO_HINT = Hint("", "update({...})")
+Hint: TypeAlias = tuple[str, str]  # the field that a container belongs to, and the call that changes it
+NO_HINT: Hint = ("", "update({...})")
 
 
 def refuse(hint: Hint) -> NoReturn:
     """Raise the error for a change in place, with the call to write."""
-    where = f"field '{hint.field}'" if hint.field else "it"
+    field, call = hint
+    where = f"field '{field}'" if field else "it"
     raise StateWriteError(
-        f"the state is read-only, and {where} is written by a call: {hint.call} (in a node: write_state for update)",
-        field=hint.field or None,
+        f"the state is read-only, and {where} is written by a call: {call} (in a node: write_state for update)",
+        field=field or None,
     )
 
 
 def _refuser(name: str) -> Callable[..., NoReturn]:
-    def method(self: Any, *_: object, **__: object) -> NoReturn:  # Any: any of the containers
+    def method(self: Any, *_: object, **__: object) -> NoReturn:
         refuse(self.hint)
 
     method.__name__ = name
@@ -57,85 +38,110 @@ class _ReadOnly:
     """What the containers have in common: their changing methods refuse, and their copies are ordinary."""
 
     __slots__ = ()
-    changing: ClassVar[str] = ""
-    plain: ClassVar[type] = object
+    plain: ClassVar[Callable[..., Any]]
+    hint: Hint
 
-    def __init_subclass__(cls) -> None:
-        for name in vars(cls).get("changing", "").split():
+    def __init_subclass__(cls, plain: type, changing: str) -> None:
+        cls.plain = plain
+        for name in changing.split():
             setattr(cls, name, _refuser(name))
+
+    def __init__(self, items: Value, hint: Hint) -> None:
+        super().__init__(items)  # pyright: ignore[reportCallIssue]  # that of list, dict or set
+        self.hint = hint
 
     def __copy__(self) -> Value:
         return self.plain(self)
 
-    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[Value]]:
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> Value:
+        return copy.deepcopy(self.plain(self), memo)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., Any], tuple[Value]]:
         return self.plain, (self.plain(self),)
 
 
-class ReadOnlyList(_ReadOnly, list[Value]):
+class ReadOnlyList(
+    _ReadOnly,
+    list[Value],
+    plain=list,
+    changing="append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__",
+):
     """A list of a snapshot."""
 
     __slots__ = ("hint",)
-    changing = "append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__"
-    plain = list
-
-    def __init__(self, items: Items, hint: Hint) -> None:
-        super().__init__(items)
-        self.hint = hint
-
-    def __deepcopy__(self, memo: Memo) -> Items:
-        return copy.deepcopy(list(self), memo)
 
 
-class ReadOnlyDict(_ReadOnly, dict[Value, Value]):
+class ReadOnlyDict(
+    _ReadOnly,
+    dict[Value, Value],
+    plain=dict,
+    changing="__setitem__ __delitem__ clear pop popitem setdefault update __ior__",
+):
     """A dict of a snapshot."""
 
     __slots__ = ("hint",)
-    changing = "__setitem__ __delitem__ clear pop popitem setdefault update __ior__"
-    plain = dict
-
-    def __init__(self, items: Keys, hint: Hint) -> None:
-        super().__init__(items)
-        self.hint = hint
-
-    def __deepcopy__(self, memo: Memo) -> Keys:
-        return copy.deepcopy(dict(self), memo)
 
 
-class ReadOnlySet(_ReadOnly, set[Value]):
+class ReadOnlySet(
+    _ReadOnly,
+    set[Value],
+    plain=set,
+    changing="add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
+    "__ior__ __iand__ __isub__ __ixor__",
+):
     """A set of a snapshot."""
 
     __slots__ = ("hint",)
-    changing = (
-        "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
-        "__ior__ __iand__ __isub__ __ixor__"
-    )
-    plain = set
-
-    def __init__(self, items: Elements, hint: Hint) -> None:
-        super().__init__(items)
-        self.hint = hint
 
     def __repr__(self) -> str:
         return repr(set(self))
 
-    def __deepcopy__(self, memo: Memo) -> Elements:
-        return copy.deepcopy(set(self), memo)
 
-
-class FieldsDict(ReadOnlyDict):
+class FieldsDict(ReadOnlyDict, plain=dict, changing=""):
     """The `__dict__` of a model in a snapshot: its fields are refused, what it caches on itself is not."""
 
     __slots__ = ("names",)
-    changing = "__delitem__ clear pop popitem setdefault update __ior__"
 
-    def __init__(self, items: Keys, hint: Hint) -> None:
+    def __init__(self, items: dict[str, Value], hint: Hint) -> None:
         super().__init__(items, hint)
         self.names = frozenset(items)
 
     def __setitem__(self, key: Value, value: Value) -> None:
         if key in self.names:
             refuse(self.hint)
-        super(ReadOnlyDict, self).__setitem__(key, value)
+        dict.__setitem__(self, key, value)
 
 
-READ_ONLY: frozenset[type[Value]] = frozenset({ReadOnlyList, ReadOnlyDict, ReadOnlySet})
+class Growing:
+    """One version of a list; all versions share one buffer.
+
+    A version that is not the newest copies the buffer before it grows, so a refused write leaves no trace.
+    """
+
+    __slots__ = ("buffer", "hint", "made", "size")
+
+    def __init__(self, buffer: list[Value], size: int, hint: Hint) -> None:
+        self.buffer = buffer
+        self.size = size
+        self.hint = hint
+        self.made: ReadOnlyList | None = None
+
+    def grown(self, items: list[Value]) -> Growing:
+        """Return the version with these items at its end."""
+        buffer = self.buffer if len(self.buffer) == self.size else self.buffer[: self.size]
+        buffer.extend(items)
+        return Growing(buffer, self.size + len(items), self.hint)
+
+    def shown(self) -> ReadOnlyList:
+        """Return the list that readers see; made once."""
+        if self.made is None:
+            made = ReadOnlyList(self.buffer, self.hint)
+            if len(made) > self.size:  # later versions have grown
+                list[Value].__delitem__(made, slice(self.size, None))
+            self.made = made
+        return self.made
+
+
+def shown(value: Value) -> Value:
+    """Return a stored value as readers see it."""
+    return value.shown() if type(value) is Growing else value

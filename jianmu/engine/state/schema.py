@@ -1,51 +1,30 @@
-"""A state schema, read once: its fields, what is done with each, and the checks of their values."""
+"""A state schema, read once: its fields, what is done with each, the checks of their values, and what a key means.
+
+1. A namespaced key is stored as "namespace.key" among the model's extra values.
+2. The name of an ephemeral field means that field's variant; any other declared name is refused.
+3. The runtime's own namespaces are kept beside the model, and only the runtime writes them.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin  # Any: annotations, and what fields hold
 
 from pydantic import AliasChoices, BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
-from pydantic_core import SchemaSerializer, SchemaValidator, from_json
+from pydantic_core import from_json
 
-from jianmu.engine.state import core
-from jianmu.engine.state.freeze import SCALARS
+from jianmu.engine.state.core import Check, Core, Parts, asks, taken_apart
+from jianmu.engine.state.freeze import Refused
 from jianmu.engine.state.markers import Reducer, Value
 from jianmu.engine.state.policy import Policy, policies, unaliased
 from jianmu.engine.state.readonly import Hint
-from jianmu.errors import SchemaError
+from jianmu.errors import NamespaceError, SchemaError, StateWriteError, UnknownFieldError
 
-
-class Check:
-    """One part of what a field's values must be."""
-
-    __slots__ = ("_field", "_validator")
-
-    def __init__(self, parts: core.Parts, schema: core.Core, field: str | None) -> None:
-        self._field = field
-        self._validator = parts.validator(schema if field is None else core.named(schema, field))
-
-    def __call__(self, value: Value, others: Mapping[str, Value] | None = None) -> Value:
-        """Return the value as the schema has it; `others` are the other fields, for validators that ask."""
-        if self._field is None:
-            return self._validator.validate_python(value)
-        return self._among(self._field, value, others, None)
-
-    def of_json(self, text: bytes, others: Mapping[str, Value] | None = None) -> Value:
-        """Return the value that a JSON text holds."""
-        if self._field is None:
-            return self._validator.validate_json(text)
-        return self._among(self._field, from_json(text), others, False)
-
-    def _among(self, field: str, value: Value, others: Mapping[str, Value] | None, strict: bool | None) -> Value:
-        """Return the value as the validators have it that ask for other fields; only an assignment tells them."""
-        held = dict(others or {})
-        made: Any = self._validator.validate_assignment(held, field, value, strict=strict)  # Any: fields, extra, set
-        return made[0][field]
+RUNTIME = frozenset({"interaction", "journal"})
 
 
 class StateField:
@@ -55,60 +34,49 @@ class StateField:
         name: its name; empty for extra values.
         annotation: its type, without what surrounds it.
         policy: what its markers say.
+        reducer: what folds updates, or None.
         hint: what read-only values of it say when they are changed in place.
+        type_text: its type, as a user would write it; empty for extra values.
         kind: "list", "dict", "set" or another core schema's type.
+        is_dict: whether it holds a dict, so that `field.key` can be bound.
+        grows: whether it is a list to which updates are appended.
+        is_stored: whether it is in a checkpoint.
+        has_info: whether a validator of it asks for the other fields.
+        has_functions: whether the whole value has validators.
+        has_own_form: whether the whole value has a serializer.
     """
 
-    def __init__(self, parts: core.Parts, name: str, info: FieldInfo, policy: Policy, schema: core.Core) -> None:
+    def __init__(self, parts: Parts, name: str, info: FieldInfo, policy: Policy, schema: Core) -> None:
         self.name = name
         self.info = info
-        self.annotation: Any = unaliased(info.annotation)[0]  # Any: annotations
+        self.annotation: Any = unaliased(info.annotation)[0]
         self.policy = policy
-        self.reducer: Reducer | None = policy.reducer
-        self.hint = Hint(name, _call(name, self.reducer))
-        self.type_text = type_text(info.annotation)
-        self._read(parts, schema)
-
-    def _read(self, parts: core.Parts, schema: core.Core) -> None:
-        """Cut the checks of the field out of its core schema."""
-        schema = core.bare(schema)
-        wrapped = list(core.wrappers(parts, schema))
+        self.reducer = policy.reducer
+        self.hint = _hint(name, policy.reducer)
+        self.type_text = _type_text(info.annotation) if name else ""
+        self.is_stored = not policy.transient and policy.scope != "call"
+        schema = schema["schema"] if schema["type"] == "default" else schema
+        wrapped = list(parts.wrapped(schema))
         self.kind: str = wrapped[-1]["type"]
-        self.has_info = core.any_part(schema, core.takes_info, core.is_model)
+        self.is_dict = self.kind == "dict"
+        self.grows = self.kind == "list" and policy.reducer is not None and policy.reducer.kind == "append"
+        self.has_info = asks(schema)
         self.has_functions = any(part["type"].startswith("function") for part in wrapped)
         self.has_own_form = any("serialization" in part for part in wrapped)
         self.core = parts.closed(schema)
-        bounds = {} if self.has_functions else wrapped[-1]
-        self.min_length: int = bounds.get("min_length") or 0
-        self.max_length: int | None = bounds.get("max_length")
-        self.full = self._check(parts, schema)
-        self.incoming = self._cut(parts, schema, before=True, rules=False, items=True)
-        self.items = self._cut(parts, schema, before=False, rules=False, items=True)
-        self.prepared = self._cut(parts, schema, before=True, rules=False, items=False) if self.has_functions else None
-        self.full_result = self._cut(parts, schema, before=False, rules=True, items=True)
-        self.result = self._cut(parts, schema, before=False, rules=True, items=False)
-        self._serializer = SchemaSerializer(cast("Any", parts.closed(schema)), parts.config)  # Any: typed dicts
+        self.min_length: int = wrapped[-1].get("min_length") or 0
+        self.max_length: int | None = wrapped[-1].get("max_length")
 
-    def _check(self, parts: core.Parts, schema: core.Core) -> Check:
-        return Check(parts, schema, self.name if self.has_info else None)
+        def check(before: bool, rules: bool, items: bool) -> Check:
+            return Check(parts, parts.cut(schema, before, rules, items), name if self.has_info else None)
 
-    def _cut(self, parts: core.Parts, schema: core.Core, *, before: bool, rules: bool, items: bool) -> Check:
-        return self._check(parts, core.cut(parts, schema, before=before, rules=rules, items=items))
-
-    @property
-    def is_dict(self) -> bool:
-        """Whether the field holds a dict, so that `field.key` can be bound."""
-        return self.kind == "dict"
-
-    @property
-    def grows(self) -> bool:
-        """Whether the field is a list to which updates are appended."""
-        return self.kind == "list" and self.reducer is not None and self.reducer.kind == "append"
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the field is in a checkpoint."""
-        return not self.policy.transient and self.policy.scope != "call"
+        self.full = check(before=True, rules=True, items=True)
+        self.incoming = check(before=True, rules=False, items=True)
+        self.prepared = check(before=True, rules=False, items=False)
+        self.items = check(before=False, rules=False, items=True)
+        self.result = check(before=False, rules=True, items=False)
+        self.full_result = check(before=False, rules=True, items=True)
+        self._serializer = parts.serializer(schema)
 
     def is_default(self, data: Value) -> bool:
         """Whether a JSON value is that of the default; a default need not be of the field's type."""
@@ -134,59 +102,119 @@ class Schema:
     Attributes:
         model: the Pydantic model itself.
         fields: its fields, by name.
+        types: the annotation of each field.
         extra: what holds for extra values, or None where the schema has none.
+        extra_is_typed: whether the model says of which type they are; else they are JSON values.
         required: the names of the fields without a default.
+        aliases: the field that each alias means.
+        input_fields: the names of the fields that a caller may give.
+        output_fields: the names of the fields that a caller gets.
+        after: the model's own rules, or None.
+        has_entry_rules: whether the model has validators for whole inputs.
     """
 
     def __init__(self, model: type[BaseModel]) -> None:
-        if not _is_model(model) or model.__pydantic_root_model__:
+        is_model = isinstance(cast("object", model), type) and issubclass(cast("Any", model), BaseModel)
+        if not is_model or model.__pydantic_root_model__:
             raise SchemaError(f"a state schema is a subclass of pydantic.BaseModel with fields, not {model!r}")
         _complete(model)
-        found = policies(model)
-        parts = core.taken_apart(cast("core.Core", model.__pydantic_core_schema__))
+        found, infos = policies(model), model.__pydantic_fields__
+        parts = taken_apart(cast("Core", model.__pydantic_core_schema__))
         if parts is None:
             raise SchemaError(f"{model.__name__} builds its own core schema: state needs that of a plain model")
-        infos = model.__pydantic_fields__
         self.model = model
         self.fields = {name: StateField(parts, name, infos[name], found[name], parts.fields[name]) for name in infos}
-        self.required = tuple(name for name, info in infos.items() if info.is_required())
-        self.aliases = _aliases(infos)
-        self.computed = frozenset(model.__pydantic_computed_fields__)
-        self.after: SchemaValidator | None = parts.validator(parts.after) if parts.after else None
-        self.has_entry_rules = parts.has_entry_rules
-        self.known_places = _places(parts) | self.aliases.keys()
+        self.types: dict[str, Any] = {name: field.annotation for name, field in self.fields.items()}
         self.extra = _extra_field(parts) if model.model_config.get("extra") == "allow" else None
         self.extra_is_typed = parts.extras is not None
+        self.required = tuple(name for name, info in infos.items() if info.is_required())
+        self.aliases = _aliases(infos)
+        self.input_fields = tuple(name for name in infos if found[name].in_input)
+        self.output_fields = tuple(name for name in infos if found[name].in_output)
+        self.after = parts.validator(parts.after) if parts.after else None
+        self.has_entry_rules = parts.has_entry_rules
+        for field in self.fields.values():
+            _check_resets(model, field)
 
-    @property
-    def input_fields(self) -> tuple[str, ...]:
-        """The names of the fields that a caller may give."""
-        return tuple(name for name, field in self.fields.items() if field.policy.in_input)
+    def field_of(self, name: str) -> StateField | None:
+        """Return what holds for a stored value, by its full name; None if there can be no such value."""
+        _, dot, key = name.partition(".")
+        field = self.fields.get(key if dot else name)
+        return field if field and (not dot or (field.policy.scope and self.extra)) else self.extra
 
-    @property
-    def output_fields(self) -> tuple[str, ...]:
-        """The names of the fields that a caller gets."""
-        return tuple(name for name, field in self.fields.items() if field.policy.in_output)
+    def target(self, key: str, namespace: str | None) -> tuple[str, StateField]:
+        """Return the full name that a key means, and what holds for its value.
 
-    @property
-    def types(self) -> dict[str, Any]:  # Any: annotations
-        """The annotation of each field."""
-        return {name: field.annotation for name, field in self.fields.items()}
+        Raises:
+            UnknownFieldError: the schema has no such field.
+            NamespaceError: the namespace or the key cannot be used.
+            StateWriteError: it is a computed field.
+        """
+        field = self.fields.get(key)
+        if namespace is None and field is not None:
+            return key, field
+        _check_key(key)
+        if namespace is not None:
+            return self._namespaced(key, namespace)
+        if key in self.aliases:
+            name = self.aliases[key]
+            return name, self.fields[name]
+        if key in self.model.__pydantic_computed_fields__:
+            raise StateWriteError(f"field '{key}' is computed: write the fields that it is computed from", field=key)
+        return key, self._open(key)
+
+    def check_namespace(self, namespace: object) -> None:
+        """Refuse a namespace that a user cannot write."""
+        if not isinstance(namespace, str) or not namespace or "." in namespace:
+            raise NamespaceError("a namespace is a name that is not empty and has no dots")
+        if namespace in RUNTIME:
+            raise NamespaceError(f"the namespace '{namespace}' is written by the runtime only")
+        if self.extra is None:
+            raise NamespaceError(
+                f"the namespace '{namespace}' needs a schema that keeps extra values: "
+                f"write model_config = ConfigDict(extra='allow') in {self.model.__name__}"
+            )
+
+    def _namespaced(self, key: str, namespace: str) -> tuple[str, StateField]:
+        self.check_namespace(namespace)
+        name, field = f"{namespace}.{key}", self.fields.get(key)
+        if field is not None and field.policy.scope is None:
+            raise NamespaceError(
+                f"'{key}' is a field of {self.model.__name__}: in the namespace '{namespace}' choose another key, "
+                f"or write the field itself without a namespace",
+                field=name,
+            )
+        return name, field or cast("StateField", self.extra)
+
+    def _open(self, key: str) -> StateField:
+        """Return what holds for extra values, if this key may be one."""
+        import difflib  # noqa: PLC0415  # only what is no field needs it
+
+        known, cutoff = [*self.fields, *self.aliases], 0.8 if self.extra else 0.6
+        near = [f"'{name}'" for name in difflib.get_close_matches(key, known, n=3, cutoff=cutoff)]
+        if self.extra is not None and not near:
+            return self.extra
+        names = f"did you mean {' or '.join(near)}" if near else f"it has {', '.join(self.fields)}"
+        raise UnknownFieldError(f"{self.model.__name__} has no field '{key}': {names}", field=key)
 
 
-def _is_model(given: object) -> bool:
-    return isinstance(given, type) and issubclass(given, BaseModel)
+def _hint(name: str, reducer: Reducer | None) -> Hint:
+    """Return a field and the call that changes it."""
+    if not name:
+        return name, "update({...})"
+    if reducer is not None and reducer.kind == "append":
+        return name, f'update({{"{name}": [item]}})'
+    return name, f'update({{"{name}": value}}), or transform_field("{name}", fn) with a fn that returns the new value'
 
 
-def type_text(annotation: Any) -> str:  # Any: annotations
-    """Return an annotation as a user would write it."""
+def _type_text(annotation: Any) -> str:
     annotation = _stripped(annotation)
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
     return str(annotation).replace("typing.", "")
 
 
-def _stripped(annotation: Any) -> Any:  # Any: annotations
+def _stripped(annotation: Any) -> Any:
     """Return an annotation without metadata and aliases, at every depth."""
     annotation = unaliased(annotation)[0]
     origin, args = get_origin(annotation), get_args(annotation)
@@ -194,13 +222,6 @@ def _stripped(annotation: Any) -> Any:  # Any: annotations
         return annotation
     inner = tuple(_stripped(each) for each in args)
     return functools.reduce(lambda one, other: one | other, inner) if origin in (Union, UnionType) else origin[inner]
-
-
-def _call(name: str, reducer: Reducer | None) -> str:
-    """Return the call that changes a field."""
-    if reducer is not None and reducer.kind == "append":
-        return f'update({{"{name}": [item]}})'
-    return f'update({{"{name}": value}}), or transform_field("{name}", fn) with a fn that returns the new value'
 
 
 def _complete(model: type[BaseModel]) -> None:
@@ -219,7 +240,6 @@ def _complete(model: type[BaseModel]) -> None:
 
 
 def _aliases(infos: Mapping[str, FieldInfo]) -> dict[str, str]:
-    """Return the field that each alias means."""
     found: dict[str, str] = {}
     for name, info in infos.items():
         alias = info.validation_alias
@@ -228,24 +248,60 @@ def _aliases(infos: Mapping[str, FieldInfo]) -> dict[str, str]:
     return found
 
 
-def _places(parts: core.Parts) -> frozenset[str]:
-    """Return the names that a schema itself gives to places in a value; other texts there are a user's keys."""
-    found: set[str] = set(parts.fields)
-
-    def collect(schema: core.Core) -> bool:
-        fields = schema.get("fields")
-        if isinstance(fields, dict):
-            found.update(cast("dict[str, object]", fields))
-        return False
-
-    core.any_part([*parts.fields.values(), *parts.definitions.values()], collect)
-    return frozenset(found)
+def _extra_field(parts: Parts) -> StateField:
+    """Return what holds for extra values: the type that the schema declares, or JSON."""
+    plain: Core = {"type": "function-plain", "function": {"type": "no-info", "function": _as_json}}
+    info = FieldInfo(annotation=Any)  # pyright: ignore[reportArgumentType]  # Any is an annotation
+    return StateField(parts, "", info, Policy(), parts.extras or plain)
 
 
-def _extra_field(parts: core.Parts) -> StateField:
-    """Return what holds for extra values."""
-    schema = parts.extras or {"type": "any"}
-    return StateField(parts, "", FieldInfo(annotation=Any), Policy(), schema)  # pyright: ignore[reportArgumentType]  # Any is an annotation
+def _as_json(value: Value) -> Value:
+    problem = _json_problem(value)
+    if problem:
+        raise Refused(f"extra values are JSON values, this one has {problem}")
+    return value
 
 
-__all__ = ["SCALARS", "Check", "Schema", "StateField", "type_text"]
+def _json_problem(value: Value) -> str | None:
+    """Return the type in a value that JSON does not have, or None."""
+    if value is None or isinstance(value, str | bool | int):
+        return None if type(value) in (str, bool, int, type(None)) else type(value).__name__
+    if isinstance(value, float):
+        return None if value - value == 0 else "a float that is not finite"
+    if isinstance(value, dict):
+        held = cast("dict[Value, Value]", value)
+        keys = next((type(key).__name__ + " as a key" for key in held if not isinstance(key, str)), None)
+        return keys or _first_problem(held.values())
+    return _first_problem(cast("list[Value]", value)) if isinstance(value, list) else type(value).__name__
+
+
+def _first_problem(items: Iterable[Value]) -> str | None:
+    return next((found for item in items if (found := _json_problem(item))), None)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str) or not key:
+        raise NamespaceError(f"a key is a name, not {type(key).__name__ if key else 'empty'}")
+    if "." in key:
+        space, _, rest = key.partition(".")
+        raise NamespaceError(
+            f"the key '{key}' has a dot: write update({{'{rest}': ...}}, namespace='{space}')", field=key
+        )
+
+
+def _check_resets(model: type[BaseModel], field: StateField) -> None:
+    """Refuse an ephemeral field whose default is not of its type, since no reset could set it."""
+    if field.policy.scope is None or field.info.default_factory is not None or field.has_info:
+        return
+    default, is_good = field.info.default, True
+    try:
+        field.full(default)
+    except Exception:  # noqa: BLE001  # validators are a user's
+        is_good = False
+    if not is_good:
+        given = type(default).__name__
+        line = f"Annotated[{given}, ...]" if default is not None else f"Annotated[{field.type_text} | None, ...] = None"
+        raise SchemaError(
+            f"{model.__name__}.{field.name} is Ephemeral, and its default, {given}, is not {field.type_text}, so no "
+            f"reset could set it: write {field.name}: {line}, or another default"
+        )

@@ -1,76 +1,83 @@
-"""One write from its locks to its commit, and what is known of the writes before."""
+"""One write from its locks to its commit, and what is known of the writes before.
+
+1. A write takes the locks of its fields in sorted order; the manager's own lock is held for the commit only.
+2. What the user wrote (reducers, functions, validators) runs under field locks, never under the manager's lock;
+   a write from inside it is refused.
+3. A commit replaces the record; readers take the record that is there and need no lock.
+4. Errors hold no values. They are raised outside of handlers, so that nothing is chained to them.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
-from jianmu.engine.state.change import Listeners, StateChange
-from jianmu.engine.state.delta import Delta
-from jianmu.engine.state.folding import Others, attempt, frozen
-from jianmu.engine.state.freeze import Unfit, freeze
-from jianmu.engine.state.growing import shown
-from jianmu.engine.state.guard import instance
+from pydantic import BaseModel
+
+from jianmu.engine.state.change import Delta, Json, Listeners, StateChange
+from jianmu.engine.state.folding import Others, Step, attempt, checked
+from jianmu.engine.state.freeze import Refused, freeze, instance, snapshot_class
 from jianmu.engine.state.markers import MISSING, Value
-from jianmu.engine.state.namespaces import Target, extra_target, json_problem
-from jianmu.engine.state.readonly import NO_HINT, ReadOnlyDict
-from jianmu.engine.state.record import Record
-from jianmu.engine.state.refusal import Misfit, refusal
+from jianmu.engine.state.readonly import NO_HINT, ReadOnlyDict, shown
+from jianmu.engine.state.record import Record, partial, private_of, record_of
 from jianmu.engine.state.schema import Schema, StateField
-from jianmu.engine.state.steps import Step, asks, given, guess
-from jianmu.engine.state.stored import Deltas, differs, same, to_json
-from jianmu.engine.state.whole import private_of, record_of
+from jianmu.engine.state.stored import delta, differs, same, to_json
 from jianmu.errors import StateWriteError
 
+S = TypeVar("S", bound=BaseModel)
+Marks: TypeAlias = Mapping[str, Json]  # of a checkpoint: its version, and the fields that are spent
 _EXTRAS = ""  # the lock that all extra values share
 
 
-class Writes:
-    """The newest record, and the way to the next one."""
+class Writes(Generic[S]):
+    """The newest record of a state, and the way to the next one.
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.owner = object()
-        self.lock = threading.Lock()
-        self.listeners = Listeners()
-        self.recorder: Callable[[StateChange], None] | None = None
-        self.deltas: Deltas | None = None
+    Attributes:
+        schema: the facts of the schema.
+        version: the number of commits so far.
+        is_running: set by the runner while a run is on; `initialize` is refused then.
+        recorder: called with each change inside its commit, under the manager's lock; no user code may run there.
+        wants_deltas: whether changes carry their deltas.
+    """
+
+    def __init__(self, schema: type[S]) -> None:
+        self.schema = Schema(schema)
         self.version = 0
-        self.loaded = 0
-        self.changes: dict[str, tuple[int, str | None]] = {}
-        self._writers: dict[str, str | None] = {}
-        self.spent: frozenset[str] = frozenset()
-        self._locks = {name: threading.Lock() for name in sorted([_EXTRAS, *schema.fields])}
+        self.is_running = False
+        self.recorder: Callable[[StateChange], None] | None = None
+        self.wants_deltas = False
+        self._is_checked = False  # whether what is written must prove that it can be read back
+        self._view = snapshot_class(schema)
+        self._listeners = Listeners()
+        self._lock = threading.Lock()
+        self._locks = {name: threading.Lock() for name in sorted([_EXTRAS, *self.schema.fields])}
         self._local = threading.local()
-        self.is_refused = False
-        self.record = self._first()
+        self._spent: frozenset[str] = frozenset()
+        self._loaded = 0
+        self._changes: dict[str, tuple[int, str | None]] = {}
+        self._writers: dict[str, str | None] = {}
+        self._is_refused = False  # whether the model's own rules refuse the defaults
+        self._record = self._first()
 
     def _first(self) -> Record:
         """Return the record of the defaults; where the model's own rules refuse them the state is unset."""
-        try:
-            return record_of(self.schema, self.owner, {})
-        except Misfit:
-            self.is_refused = True
-        values: dict[str, Value] = {}
-        for name, field in self.schema.fields.items():
-            with suppress(Unfit):
-                values[name] = freeze(attempt("the default factory", field.default, values), field.hint)
-        values = {name: value for name, value in values.items() if name not in self.schema.required}
-        return Record(self.owner, values, ReadOnlyDict({}, NO_HINT), None, frozenset())
+        with suppress(Refused):
+            return record_of(self.schema, {})
+        self._is_refused = True
+        with suppress(Refused):
+            return partial(self.schema, {})
+        return Record({}, {}, None, frozenset())
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """The required fields that have no value yet."""
-        return tuple(name for name in self.schema.required if name not in self.record.values)
-
-    @property
-    def is_unset(self) -> bool:
+    def _is_unset(self) -> bool:
         """Whether the state has not all it needs to be read as a whole."""
-        return self.is_refused or len(self.record.values) < len(self.schema.fields)
+        return self._is_refused or len(self._record.values) < len(self.schema.fields)
 
-    def apply(self, steps: list[Step], writer: str | None, *, quiet: bool = False) -> None:
+    # Carrying out
+
+    def _apply(self, steps: list[Step], writer: str | None, *, quiet: bool = False) -> None:
         """Carry out a write: all of it, or nothing.
 
         Args:
@@ -81,281 +88,231 @@ class Writes:
         Raises:
             StateWriteError: it was refused.
         """
-        problem, locks = None, self._enter(steps, writer)
-        try:
-            news = self._computed(steps)
-            if quiet:
-                news = self._differing(steps, news)
-            if news:
-                news, private = self._by_model(news)
-                self._commit(news, self._deltas(steps, news), writer, private)
-        except Misfit as error:
-            problem = error
-        finally:
-            self._leave(locks)
-        if problem is not None:
-            raise self.refusal(problem, [step.target.name for step in steps], writer)
-        self.listeners.tell()
 
-    def install(
-        self, made: Callable[[], Record], writer: str | None, *, loaded: Mapping[str, Any] | None = None
-    ) -> None:
-        """Put another record in the place of this one (Any: a checkpoint's JSON; its version and marks are taken over).
+        def write() -> None:
+            news = self._folded(steps)
+            if quiet:
+                news = {name: new for name, new in news.items() if not same(shown(self._record.held(name)), shown(new))}
+            if news:
+                news, private = self._ruled(news)
+                self._commit(news, self._deltas(news), writer, private)
+
+        self._carry_out(write, steps, writer)
+
+    def _install(self, make: Callable[[], Record], writer: str | None, loaded: Marks | None = None) -> None:
+        """Put another record in the place of this one; of a checkpoint the version and marks are taken over.
 
         Raises:
             StateWriteError: it was refused.
         """
-        problem, locks = None, self._enter(None, writer)
-        try:
-            record = made()
-            self._exchange(record, () if loaded is not None else self._all_deltas(record), writer, loaded)
-        except Misfit as error:
-            problem = error
-        finally:
-            self._leave(locks)
-        if problem is not None:
-            raise self.refusal(problem, [], writer)
-        self.listeners.tell()
 
-    def _enter(self, steps: list[Step] | None, writer: str | None) -> list[threading.Lock]:
-        """Take the locks of a write, in order; refuse one that comes from inside another."""
+        def exchange() -> None:
+            record, old = make(), self._record
+            names = tuple(dict.fromkeys([*self.schema.fields, *old.extra, *record.extra]))
+            changed = tuple(name for name in names if differs(old.held(name), record.held(name)))
+            deltas = self._all_deltas(record) if loaded is None else ()
+            with self._lock:
+                self._record, self._is_refused = record, False
+                self._spent = frozenset(loaded["spent"] if loaded else ())
+                if loaded is None:
+                    self._note(names, changed, writer, deltas)
+                    return
+                self.version = self._loaded = loaded["version"]
+                self._changes.clear()
+                self._writers.clear()
+                self._listeners.queue(StateChange(self.version, names, changed, writer))
+
+        self._carry_out(exchange, (), writer)
+
+    def _drop(self, names: tuple[str, ...], writer: str | None) -> None:
+        """Remove extra values."""
+
+        def drop() -> None:
+            old = self._record
+            extra = {name: value for name, value in old.extra.items() if name not in names}
+            deltas = tuple(Delta(name, "drop") for name in names) if self.wants_deltas else ()
+            with self._lock:
+                self._record = Record(old.values, extra, old.private, old.fields_set)
+                self._spent -= set(names)
+                self._note(names, names, writer, deltas)
+
+        self._carry_out(drop, (), writer)
+
+    def _carry_out(self, deed: Callable[[], None], steps: Sequence[Step], writer: str | None) -> None:
+        """Do what a write is under its locks, and tell it; refuse one that comes from inside another."""
         if getattr(self._local, "is_writing", False):
             raise StateWriteError(
                 "a write from inside a write was refused: reducers, validators, default factories and functions given "
                 "to transform_field may read the state, and return what is to be written",
                 path=writer,
             )
-        locks = [self._locks[name] for name in self._needed(steps)]
+        problem, locks = None, [self._locks[name] for name in self._needed(steps)]
         for lock in locks:
             lock.acquire()
         self._local.is_writing = True
-        return locks
+        try:
+            deed()
+        except Refused as error:
+            problem = error
+        finally:
+            self._local.is_writing = False
+            for lock in locks:
+                lock.release()
+        if problem is not None:
+            raise self._refusal(problem, [step.name for step in steps], writer)
+        self._listeners.tell()
 
-    def _leave(self, locks: list[threading.Lock]) -> None:
-        self._local.is_writing = False
-        for lock in locks:
-            lock.release()
-
-    def _needed(self, steps: list[Step] | None) -> Iterable[str]:
+    def _needed(self, steps: Sequence[Step]) -> Iterable[str]:
         """Return the names of the locks of a write, in order; where fields are tied together, of all."""
-        if steps is None or self.schema.after is not None or any(step.target.field.has_info for step in steps):
+        if not steps or self.schema.after is not None or any(step.field.has_info for step in steps):
             return self._locks
-        if len(steps) == 1:
-            only = steps[0].target
-            return (_EXTRAS if only.is_extra else only.name,)
-        return sorted({_EXTRAS if step.target.is_extra else step.target.name for step in steps})
+        return sorted({step.name if step.name in self._locks else _EXTRAS for step in steps})
 
-    def stored(self, target: Target) -> Value:
-        """Return what is stored, in the form in which it is; MISSING if nothing is."""
-        record = self.record
-        return record.extra.get(target.name, MISSING) if target.is_extra else record.values.get(target.name, MISSING)
+    def _refusal(self, problem: Refused, names: list[str], writer: str | None) -> StateWriteError:
+        """Return the error for a write that was refused, in words that hold no values."""
+        name, why = problem.name, problem.why
+        if name is None:
+            what = f"the model {self.schema.model.__name__} refuses the write of {', '.join(names) or 'its fields'}"
+        else:
+            what = f"field '{name}' takes {problem.takes}" if problem.takes else f"the extra value '{name}' is refused"
+        given = f" and was given {problem.given}" if problem.given else ""
+        before = [self._writers[each] for each in ([name] if name else names) if each in self._writers]
+        previous = f"previous writer {named(before[0])}" if before else "not written before"
+        text = f"{what}{given}: {why}; writer {named(writer)}, {previous}; nothing was changed"
+        return StateWriteError(text, field=name, path=writer)
 
-    def _computed(self, steps: list[Step]) -> dict[str, Value]:
-        """Return the values after a write, by full name."""
+    # From the values before to those after
+
+    def _folded(self, steps: list[Step]) -> dict[str, Value]:
+        """Return the values after a write, by full name; those that ask for others come last."""
         news: dict[str, Value] = {}
-        for step in sorted(steps, key=asks) if len(steps) > 1 else steps:
-            target, field = step.target, step.target.field
-            others = self._others(steps, news) if field.has_info else None
-            try:
-                news[target.name] = _stored_form(self, step, others)
-                why = None
-            except Unfit as error:
-                why = str(error)
-            if why is not None:
-                raise Misfit(target, why, given(step))
+        for step in sorted(steps, key=lambda step: step.field.has_info) if len(steps) > 1 else steps:
+            field = step.field
+            step.others = others = self._others(steps, news) if field.has_info else None
+            step.default = lambda field=field, others=others: self._default(field, others)
+            step.old = self._start(step)
+            news[step.name] = step.folded()
         return news
 
-    def start(self, target: Target, others: Others) -> Value:
+    def _start(self, step: Step) -> Value:
         """Return the value that a write starts from."""
-        held = self.stored(target)
-        if held is not MISSING and target.name not in self.spent:
+        name, field, held = step.name, step.field, self._record.held(step.name)
+        if held is not MISSING and name not in self._spent:
             return held
-        if target.is_extra and not target.is_variant:
-            return None
-        if held is MISSING and target.field.info.is_required():
-            return None
-        return self.default(target.field, others)
+        has_default = field.name and not field.info.is_required()
+        return step.default() if has_default else None if held is MISSING else held
 
-    def default(self, field: StateField, others: Others = None) -> Value:
+    def _default(self, field: StateField, others: Others) -> Value:
         """Return a field's default, taken afresh and validated.
 
         Raises:
-            Unfit: there is none, or it was refused.
+            Refused: there is none, or it is not of the field's type.
         """
         if not field.name:
-            raise Unfit("an extra value has no default to go back to: clear(namespace) removes it")
+            raise Refused("an extra value has no default to go back to: clear(namespace) removes it")
         if field.info.is_required():
-            raise Unfit("it has no default to go back to")
-        values = self.record.all_shown() if field.info.default_factory_takes_validated_data else {}
+            raise Refused("it has no default to go back to")
+        values = self._record.shown() if field.info.default_factory_takes_validated_data else {}
         value = attempt("the default factory", field.default, values)
-        return frozen(field, field.full, value, others or values)
+        return checked(field, field.full, value, others or values)
 
     def _others(self, steps: list[Step], news: Mapping[str, Value]) -> dict[str, Value]:
         """Return all fields as they will be, as far as is known, for a validator that asks."""
-        others = self.record.all_shown()
+        others, fields = self._record.shown(), self.schema.fields
         for step in steps:
-            name, field = step.target.name, step.target.field
-            if not step.target.is_extra and name not in news and field.reducer is None:
-                others[name] = guess(step, others)
-        return {**others, **{name: shown(value) for name, value in news.items() if name in self.schema.fields}}
+            if step.name in fields and step.name not in news and step.field.reducer is None:
+                others[step.name] = step.guess(others)
+        return {**others, **{name: shown(value) for name, value in news.items() if name in fields}}
 
-    def _differing(self, steps: list[Step], news: dict[str, Value]) -> dict[str, Value]:
-        found: dict[str, Value] = {}
-        for step in steps:
-            name, held = step.target.name, self.stored(step.target)
-            if held is MISSING or not same(shown(held), shown(news[name])):
-                found[name] = news[name]
-        return found
-
-    def _by_model(self, news: dict[str, Value]) -> tuple[dict[str, Value], Value]:
+    def _ruled(self, news: dict[str, Value]) -> tuple[dict[str, Value], Value]:
         """Return the values after the model's own rules, and its private attributes if they are made now."""
-        schema, record = self.schema, self.record
-        if schema.after is None and not self.is_unset:
+        schema, fields, record = self.schema, self.schema.fields, self._record
+        if schema.after is None and not self._is_unset:
             return news, MISSING
-        values = {**record.values, **{name: value for name, value in news.items() if name in schema.fields}}
-        if len(values) < len(schema.fields):
+        whole = {**record.values, **record.extra, **news}
+        if not whole.keys() >= fields.keys():
             return news, MISSING
-        ordered = {name: shown(values[name]) for name in schema.fields}
-        private = private_of(schema, ordered) if self.is_unset else MISSING
+        values = {name: shown(whole.pop(name)) for name in fields}
+        private = private_of(schema, values) if self._is_unset else MISSING
         if schema.after is None:
             return news, private
-        model = instance(schema.model, record, dict(ordered))
-        why = None
-        try:
-            held = _ruled(schema, attempt("the model's validator", schema.after.validate_python, model))
-            moved = [name for name in ordered if held.get(name) is not ordered[name]]
-            return {**news, **{name: freeze(held[name], schema.fields[name].hint) for name in moved}}, private
-        except Unfit as error:
-            why = str(error)
-        raise Misfit(None, why)
+        model = instance(schema.model, dict(values), record.fields_set, whole, record.private)
+        ruled = attempt("the model's validator", schema.after.validate_python, model)
+        if not isinstance(ruled, schema.model):
+            raise Refused(f"the model's validator returned {type(ruled).__name__}: it returns self")
+        moved = {name: ruled.__dict__.get(name) for name in fields if ruled.__dict__.get(name) is not values[name]}
+        return {**news, **{name: freeze(value, fields[name].hint) for name, value in moved.items()}}, private
 
-    def _deltas(self, steps: Iterable[Step], news: Mapping[str, Value]) -> tuple[Delta, ...]:
+    def _deltas(self, news: Mapping[str, Value]) -> tuple[Delta, ...]:
         """Return the effect of a write on what is stored, and prove that it can be read back."""
-        if self.deltas is None:
-            return ()
-        targets = {step.target.name: step.target for step in steps}
         made: list[Delta] = []
-        for name, new in news.items():
-            target = targets.get(name) or Target(name, self.schema.fields[name], False)
-            old = self.stored(target)
-            if target.field.is_stored and (old is not new or name in self.spent):
-                others = self._others([], news) if target.field.has_info else {}
-                made.append(self._delta(target, old, new, others))
+        for name, new in news.items() if self.wants_deltas else ():
+            field, old = self.schema.field_of(name), self._record.held(name)
+            if field is not None and field.is_stored and (old is not new or name in self._spent):
+                others = self._others([], news) if field.has_info else None
+                made.append(self._delta(name, field, None if old is MISSING else old, new, others))
         return tuple(made)
 
+    def _all_deltas(self, record: Record) -> tuple[Delta, ...]:
+        """Return the effect of putting another record in the place of this one."""
+        if not self.wants_deltas:
+            return ()
+        made, others, old = list[Delta](), record.shown(), self._record
+        for name in (*record.values, *record.extra):
+            field = self.schema.field_of(name)
+            if field is not None and field.is_stored:
+                is_given = name in record.fields_set or name in record.extra
+                made.append(self._delta(name, field, None, record.held(name), others, is_given=is_given))
+        gone = (old.values.keys() | old.extra.keys()) - (record.values.keys() | record.extra.keys())
+        return (*made, *(Delta(name, "drop") for name in sorted(gone)))
+
     def _delta(
-        self, target: Target, old: Value, new: Value, others: dict[str, Value], *, is_given: bool = True
+        self, name: str, field: StateField, old: Value, new: Value, others: Others, *, is_given: bool = True
     ) -> Delta:
-        assert self.deltas is not None
-        why = None
         try:
             if not is_given:  # a default is taken afresh at a load
-                return Delta(target.name, "set", to_json(target.field, new))
-            return self.deltas.of(target.name, target.field, None if old is MISSING else old, new, others)
-        except Unfit as error:
-            why = str(error)
-        raise Misfit(target, why)
+                return Delta(name, "set", to_json(field, new))
+            return delta(name, field, old, new, others, is_checked=self._is_checked)
+        except Refused as error:
+            error.at(name, field.type_text)
+            raise
+
+    # Committing
 
     def _commit(self, news: dict[str, Value], deltas: tuple[Delta, ...], writer: str | None, private: Value) -> None:
         """Make the write the newest record, and queue its change."""
         fields = self.schema.fields
-        values = {name: value for name, value in news.items() if name in fields}
+        written = {name: value for name, value in news.items() if name in fields}
         extra = {name: value for name, value in news.items() if name not in fields}
-        changed = tuple(name for name in news if differs(self.record.held(name), news[name]))
-        with self.lock:
-            record = self.record.replaced(values, extra)
-            if private is not MISSING:
-                record.private, self.is_refused = private, False
-                record.values = {name: record.values[name] for name in fields}
-            self.record = record
-            self.spent -= news.keys()
-            self.note(tuple(news), changed, writer, deltas)
+        changed = tuple(name for name, value in news.items() if differs(self._record.held(name), value))
+        with self._lock:
+            old = self._record
+            values = {**old.values, **written}
+            if private is MISSING:
+                private = old.private
+            else:
+                self._is_refused, values = False, {name: values[name] for name in fields}
+            more = ReadOnlyDict({**old.extra, **extra}, NO_HINT) if extra else old.extra
+            fields_set = old.fields_set if written.keys() <= old.fields_set else old.fields_set | written.keys()
+            self._record = Record(values, more, private, fields_set)
+            self._spent -= news.keys()
+            self._note(tuple(news), changed, writer, deltas)
 
-    def drop(self, names: tuple[str, ...], writer: str | None) -> None:
-        """Remove extra values."""
-        locks = self._enter(None, writer)
-        deltas = tuple(Delta(name, "drop") for name in names) if self.deltas is not None else ()
-        with self.lock:
-            self.record = self.record.without(set(names))
-            self.spent -= set(names)
-            self.note(names, names, writer, deltas)
-        self._leave(locks)
-        self.listeners.tell()
-
-    def _exchange(
-        self, record: Record, deltas: tuple[Delta, ...], writer: str | None, loaded: Mapping[str, Any] | None
-    ) -> None:
-        names = tuple(dict.fromkeys([*self.schema.fields, *self.record.extra, *record.extra]))
-        old, self.is_refused = self.record, False
-        changed = tuple(name for name in names if differs(old.held(name), record.held(name)))
-        with self.lock:
-            self.record = record
-            self.spent = frozenset(loaded["spent"] if loaded else ())
-            if loaded is None:
-                self.note(names, changed, writer, deltas)
-                return
-            self.version = self.loaded = loaded["version"]
-            self.changes.clear()
-            self._writers.clear()
-            self.listeners.queue(StateChange(self.version, names, changed, writer))
-
-    def note(
-        self, names: tuple[str, ...], changed: tuple[str, ...], writer: str | None, deltas: tuple[Delta, ...]
+    def _note(
+        self, names: tuple[str, ...], changed: tuple[str, ...], writer: str | None, deltas: tuple[Delta, ...] = ()
     ) -> None:
         """Count a commit and queue its change; called under the manager's lock."""
         self.version = version = self.version + 1
         for name in names:
             self._writers[name] = writer
         for name in changed:
-            self.changes[name] = (version, writer)
-        self.queue(StateChange(version, names, changed, writer, deltas))
-
-    def queue(self, change: StateChange) -> None:
-        """Queue a change; called under the manager's lock."""
-        self.listeners.queue(change)
+            self._changes[name] = (version, writer)
+        change = StateChange(version, names, changed, writer, deltas)
+        self._listeners.queue(change)
         if self.recorder is not None:
             self.recorder(change)
 
-    def _all_deltas(self, record: Record) -> tuple[Delta, ...]:
-        """Return the effect of putting another record in the place of this one."""
-        if self.deltas is None:
-            return ()
-        targets = [Target(name, self.schema.fields[name], False) for name in record.values]
-        targets += [one for name in record.extra if (one := extra_target(self.schema, name)) is not None]
-        stored = [one for one in targets if one.field.is_stored]
-        others = record.all_shown()
-        made = [
-            self._delta(one, MISSING, record.held(one.name), others, is_given=_is_given(record, one)) for one in stored
-        ]
-        gone = (self.record.values.keys() | self.record.extra.keys()) - {one.name for one in targets}
-        return (*made, *(Delta(name, "drop") for name in sorted(gone)))
 
-    def refusal(self, problem: Misfit, names: list[str], writer: str | None) -> StateWriteError:
-        """Return the error for a write that was refused."""
-        return refusal(problem, self.schema.model.__name__, names, writer, self._writers)
-
-
-def _ruled(schema: Schema, model: object) -> dict[str, Value]:
-    """Return the fields of what a model's validator returned."""
-    if isinstance(model, schema.model):
-        return dict(model.__dict__)
-    raise Unfit(f"the model's validator returned {type(model).__name__}: it returns self")
-
-
-def _is_given(record: Record, target: Target) -> bool:
-    return target.is_extra or target.name in record.fields_set
-
-
-def _stored_form(writes: Writes, step: Step, others: Others) -> Value:
-    """Return the value after one step.
-
-    Raises:
-        Unfit: it cannot be stored.
-    """
-    target, field = step.target, step.target.field
-    new = step.folding(field, writes.start(target, others), step.raw, others, lambda: writes.default(field, others))
-    if target.is_extra and not field.name and not writes.schema.extra_is_typed:
-        problem = json_problem(new)
-        if problem is not None:
-            raise Unfit(f"extra values are JSON values, this one has {problem}")
-    return new
+def named(writer: str | None) -> str:
+    """Return a writer as errors name it."""
+    return "unnamed" if writer is None else f"'{writer}'"

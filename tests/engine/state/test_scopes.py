@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from jianmu.engine.state import WRITER, Clear, Ephemeral, Replace, StateChange, StateManager
-from jianmu.errors import NamespaceError, StateWriteError, UnknownFieldError
+from jianmu.errors import NamespaceError, SchemaError, StateWriteError, UnknownFieldError
 
 
 class Scoped(BaseModel):
@@ -80,10 +80,10 @@ def test_each_reset_touches_its_scope_only() -> None:
 
 
 def test_a_default_that_does_not_fit_is_found_at_the_reset() -> None:
-    """A reset is validated like any write."""
+    """A reset is validated like any write, so what a factory makes too."""
 
     class Sloppy(BaseModel):
-        x: Annotated[str, Ephemeral("run")] = None  # pyright: ignore[reportAssignmentType]
+        x: Annotated[str, Ephemeral("run")] = Field(default_factory=lambda: None)  # pyright: ignore[reportArgumentType]  # refused
 
     manager = StateManager(Sloppy)
     manager.update({"x": "a"})
@@ -92,6 +92,21 @@ def test_a_default_that_does_not_fit_is_found_at_the_reset() -> None:
     with pytest.raises(StateWriteError, match="'x' takes str"):
         manager.update({"x": Clear()})
     assert manager.get().x == "a"
+
+
+def test_a_default_that_no_reset_could_set_is_refused() -> None:
+    """An ephemeral field's default has to be of its type; the error has the line to write."""
+
+    class Empty(BaseModel):
+        x: Annotated[str, Ephemeral("run")] = None  # pyright: ignore[reportAssignmentType]  # refused
+
+    class Wrong(BaseModel):
+        x: Annotated[int, Ephemeral("step")] = "no-int"  # pyright: ignore[reportAssignmentType]  # refused
+
+    with pytest.raises(SchemaError, match=r"Empty\.x .*write x: Annotated\[str \| None, \.\.\.\] = None"):
+        StateManager(Empty)
+    with pytest.raises(SchemaError, match=r"Wrong\.x .*not int.*write x: Annotated\[str, "):
+        StateManager(Wrong)
 
 
 class Spent(BaseModel):

@@ -318,3 +318,16 @@ def test_a_models_own_equality_holds_for_its_snapshots() -> None:
     assert manager.get() == Alike(n=3)
     assert hash(manager.get()) == 3
     assert manager.get() != Alike(n=4)
+
+
+def test_fields_may_have_any_name() -> None:
+    """No field is hidden by what a snapshot keeps for itself."""
+
+    class Named(BaseModel):
+        record: str = "r"
+        waiting: Annotated[list[int], operator.add] = []
+        hint: int = 1
+
+    manager = StateManager(Named)
+    manager.update({"waiting": [1]})
+    assert (manager.get().record, manager.get().waiting, manager.get().hint) == ("r", [1], 1)
