@@ -13,7 +13,7 @@ from jianmu.engine.controller import Record, Request
 from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
-from jianmu.engine.sticky import holds
+from jianmu.engine.sticky import holds, is_of_today
 from jianmu.engine.watching import mark_loops
 from jianmu.errors import NotAnsweredError, SetupError
 
@@ -111,9 +111,9 @@ class InteractiveNode(NodeMixin, Behaviour):
         return self.status in RESULTS and holds(self, self._finished)
 
     def memento(self) -> Any:  # Any: JSON
-        """Return the question's id, or that a result is held."""
+        """Return the question's id, or that a result may have to be held."""
         if self.status in RESULTS:
-            return {"held": True} if self.is_held() else None
+            return {"held": True} if is_of_today(self, self._finished) else None
         return {"asked": self._asked} if self._asked and self.status is Status.RUNNING else None
 
     def restore(self, value: Any) -> None:  # Any: JSON

@@ -23,6 +23,7 @@ from py_trees.common import Status
 from py_trees.composites import Composite
 from pydantic import JsonValue
 
+from jianmu.engine.sticky import is_of_today
 from jianmu.engine.tree import paths
 from jianmu.errors import CorruptRecordError, TreeMismatchError
 
@@ -152,7 +153,9 @@ def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     memento = dump(node)
     if memento is not None:
         entry["memento"] = memento
-    if entry and getattr(node, "async_started", -1) >= getattr(node, "activation", 0):
+    since = getattr(node, "activation", 0)
+    is_on = node.status is Status.RUNNING or (bool(entry) and is_of_today(node, since))
+    if is_on and getattr(node, "async_started", -1) >= since:
         entry["held"] = True
     return entry
 

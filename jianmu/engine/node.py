@@ -15,7 +15,7 @@ from jianmu.engine.events import Event
 from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
-from jianmu.engine.sticky import holds
+from jianmu.engine.sticky import holds, is_of_today
 from jianmu.engine.watching import changed_since, mark_loops
 from jianmu.errors import SetupError
 
@@ -214,11 +214,11 @@ class AsyncNode(NodeMixin, Behaviour):
         return self.status
 
     def memento(self) -> Any:  # Any: JSON
-        """Return what the node has asked, or that it holds a result."""
-        activity = self.context.activity
+        """Return what the node has asked, or that it may have to hold its result."""
+        activity = self._context.activity if self._context is not None else None
         if activity is not None and self.status is Status.RUNNING and activity.asked:
             return {"asked": sorted(activity.asked)}
-        if activity is None or not self.is_held():
+        if activity is None or self.status not in RESULTS or not is_of_today(self, activity.finished):
             return None
         return {"held": self.status.name, "started": activity.started}
 
