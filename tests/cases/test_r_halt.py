@@ -411,6 +411,26 @@ async def test_r36_others_go_on_and_the_late_node_stays_barred(kind: str) -> Non
     assert late.most_alive == 1
 
 
+async def test_r36_what_was_cleaned_up_in_time_is_not_reported() -> None:
+    """The run goes on long after `halt_timeout`: nothing is said of a node that was clean at once."""
+    clock = VirtualClock(autojump=True)
+    diary = Diary(clock)
+    root = Selector(
+        "s", memory=False, children=[guarded("go", Sleep("upper", 10, diary)), Forever("lower", diary, 0.5)]
+    )
+    agent = Agent(root, World, clock=clock, halt_timeout=1)
+    events = events_of(agent)
+
+    async def turn() -> None:
+        await clock.sleep(1)
+        agent.state_manager.update({"go": True})
+
+    with nothing_left(agent):
+        assert await run_with(agent, turn) is SUCCESS
+    assert clock.now() == pytest.approx(11.5)
+    assert of_kind(events, CleanupFailed) == []
+
+
 async def test_r39_what_replaces_a_branch_waits_for_it_and_no_other_does() -> None:
     """(a) C, whose predecessor has no cleanup, starts at 1; A waits for B's until 2."""
     clock = VirtualClock(autojump=True)

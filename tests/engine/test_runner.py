@@ -228,6 +228,16 @@ async def test_timers_fire_in_order_and_together_make_one_pass() -> None:
     assert len(passes) <= 4
 
 
+async def test_min_interval_limits_polls_and_timers_too() -> None:
+    """Whatever asks for a pass: it is not earlier than `min_interval` after the last."""
+    clock = VirtualClock(autojump=True)
+    root = Parallel("p", ALL(), children=[Plain("x", *[RUNNING] * 5, SUCCESS), Timer("t", seconds=0.3)])
+    agent = Agent(root, World, clock=clock, poll_interval=0.1, min_interval=0.5)
+    passes = passes_of(agent, clock)
+    assert await run(agent) is SUCCESS
+    assert passes == [0, 0.5, 1, 1.5, 2, 2.5]
+
+
 # Hot loops
 
 
@@ -281,6 +291,23 @@ async def test_each_run_tells_its_own_hot_loop(caplog: pytest.LogCaptureFixture)
             await run(agent)
     assert [event.run for event in of_kind(events, HotLoop)] == [1, 2]
     assert sum("hot loop" in record.getMessage() for record in caplog.records) == 2
+
+
+async def test_a_hot_loop_that_comes_back_is_told_once() -> None:
+    """A write from outside between two hot stretches does not make it a second one."""
+    clock = VirtualClock(autojump=True)
+    writes = Do("w", lambda node: node.transform_field("n", lambda n: n + 1) or RUNNING)
+    agent = Agent(writes, World, clock=clock, min_interval=0.1)
+    events = events_of(agent)
+
+    async def disturb() -> None:
+        for _ in range(3):
+            await clock.sleep(2)
+            agent.state_manager.update({"ready": not agent.state.ready})
+        agent.halt()
+
+    assert await run_with(agent, disturb) is INVALID
+    assert len(of_kind(events, HotLoop)) == 1
 
 
 # Exceptions
@@ -405,9 +432,33 @@ async def test_an_async_node_outside_of_an_agent_says_so() -> None:
         tree.tick()
 
 
+class GivesUp(OwnUpdate):
+    """A decorator of a user's that succeeds at its second tick and leaves its child as it is."""
+
+    ticks = 0
+
+    def tick(self) -> Iterator[Behaviour]:
+        """Tick the child once, then only oneself."""
+        self.ticks += 1
+        if self.ticks == 1:
+            yield from self.decorated.tick()
+        self.status = RUNNING if self.ticks == 1 else SUCCESS
+        yield self
+
+
+async def test_a_coroutine_that_its_parent_has_forgotten_is_halted() -> None:
+    """Below a node that is not RUNNING nothing is: it is cleaned up, and what follows starts after that."""
+    clock = VirtualClock(autojump=True)
+    diary = Diary(clock)
+    forgets = GivesUp("g", Forever("x", diary, cleanup=0.5))
+    agent = Agent(Sequence("s", memory=True, children=[forgets, Sleep("next", 1, diary)]), World, clock=clock)
+    with nothing_left(agent):
+        assert await run(agent) is SUCCESS
+    assert diary.at("clean", "x") == diary.at("start", "next")
+    assert clock.now() == pytest.approx(diary.at("start", "next")[0] + 1)
+
+
 # Callbacks and events
-
-
 async def test_the_lifecycle_of_an_async_node() -> None:
     """initialise, start after the pass, update in each tick, terminate with the result or INVALID, then cleanup."""
     clock = VirtualClock(autojump=True)
