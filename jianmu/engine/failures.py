@@ -69,6 +69,13 @@ class Failures:
             self._context.log_at(path_of(node)).info("caught after the halt", error=type(error).__name__)
         return None
 
+    def report_untold(self, tasks: Tasks) -> None:
+        """Report what coroutines raised whose nodes were halted by the end of the run, unless it is raised anyway."""
+        lost, tasks.lost = tasks.lost, []
+        for node, error in lost:
+            if not any(error is told for _, told in self.errors):
+                self.report(node, error)
+
     def _found(self, error: BaseException, tasks: Tasks) -> list[Failure]:
         """Return the nodes' exceptions of this pass, in tree order."""
         culprit = self._context.ticker.culprit_of(error)

@@ -37,7 +37,7 @@ from jianmu.engine.limits import exceeded
 from jianmu.engine.mementos import dump_position
 from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
-from jianmu.engine.phases import Phase, advance
+from jianmu.engine.phases import REST, Phase, advance
 from jianmu.engine.state import StateChange, StateManager
 from jianmu.engine.tree import ancestors, descend, path_of
 from jianmu.engine.waiting import tips, waits
@@ -119,8 +119,8 @@ class ReactiveRunner(Generic[S]):
         self._mark = 0.0
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
-        state_manager.subscribe(self.on_change)
         state_manager.recorder = self.record
+        self._unsubscribe: Callable[[], None] | None = None
 
     # Waking
 
@@ -325,8 +325,15 @@ class ReactiveRunner(Generic[S]):
     # Ending
 
     def go(self, what: str) -> None:
-        """Move to the next phase, or raise AgentBusyError."""
+        """Move to the next phase, or raise AgentBusyError; the state is listened to while the runner is at work."""
         self.phase = advance(self.phase, what)
+        manager, is_at_work = self.manager, self.phase not in REST
+        manager.is_running = is_at_work
+        if is_at_work and self._unsubscribe is None:
+            self._unsubscribe, manager.recorder = manager.subscribe(self.on_change), self.record
+        elif self._unsubscribe is not None and not is_at_work:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     async def park(self, end: End) -> None:
         """Bring the tree to rest after a run that has ended: halt what must be, await every cleanup."""
@@ -342,6 +349,7 @@ class ReactiveRunner(Generic[S]):
                 self._park_tree()
         finally:
             await self._clean_up()
+            self.failures.report_untold(self.tasks)
             self.go("finish" if end.is_result else "rest")
         self.tasks.raise_fatal()
 
@@ -366,7 +374,6 @@ class ReactiveRunner(Generic[S]):
         """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
         self.tasks.halt_all()  # also conditions that are evaluated again in the background
         left = [node for node in descend(self.root) if node.status is Status.RUNNING]
-        self.tasks.lost.clear()
         report, trace = self.failures.report, self.context.ticker.trace
         raise_first([raised for node in left for raised in collect(node, report, trace)])
 
