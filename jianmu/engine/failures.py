@@ -35,6 +35,11 @@ class Failures:
         asks = (getattr(above, "catches", None) for above in ancestors(node))
         return any(catches is not None and catches(error) for catches in asks)
 
+    def untold(self, tasks: Tasks) -> BaseException | None:
+        """Return an exception of a coroutine that no node above is going to catch."""
+        errors = ((each.node, each.error) for each in tasks.failed)
+        return next((error for node, error in errors if error is not None and not self.caught_above(node, error)), None)
+
     def gather(self, error: BaseException, tasks: Tasks) -> BaseException:
         """Return the exception to raise, with its node's path and the others of this pass as notes.
 

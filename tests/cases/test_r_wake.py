@@ -17,6 +17,7 @@ from jianmu.engine.clock import RealClock, VirtualClock
 from jianmu.engine.events import HotLoop, Stalled
 from jianmu.engine.limits import Limits
 from jianmu.errors import LimitExceeded, SetupError, StalledError
+from jianmu.nodes import AskHuman
 from jianmu.nodes import Timeout as OwnTimeout
 from tests.cases.leaves import (
     FAILURE,
@@ -87,6 +88,18 @@ async def test_r02_own_timeout_fires_by_itself_on_the_agents_clock() -> None:
         assert await run(agent) is FAILURE
     assert clock.now() == pytest.approx(0.1)
     assert leaf.diary.at("clean", "leaf") == [0.1]
+
+
+async def test_r02_a_stock_timeout_stands_still_while_people_are_waited_for() -> None:
+    """The time in which a person thinks is none of the 0.05 s that the child has (real clock)."""
+
+    async def human(_question: object) -> str:
+        await anyio.sleep(0.12)
+        return "yes"
+
+    agent = Agent(Timeout("t", AskHuman("ask", message="?", into="text"), duration=0.05), World, human=human)
+    assert await run(agent) is SUCCESS
+    assert agent.state.text == "yes"
 
 
 @pytest.mark.parametrize("node", [lambda: Timeout("t", Sleep("x", 1), 0.1), lambda: py_trees.timers.Timer("t", 0.1)])

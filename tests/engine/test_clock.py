@@ -10,10 +10,11 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from py_trees.composites import Sequence
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import RealClock, VirtualClock
-from tests.cases.leaves import SUCCESS, Sleep, World, run
+from tests.cases.leaves import RUNNING, SUCCESS, Flag, Sleep, World, run, run_with
 
 pytestmark = pytest.mark.anyio
 
@@ -137,6 +138,20 @@ async def test_autojump_does_not_overtake_what_is_ready() -> None:
             group.start_soon(chain)
             assert await agent.run() is SUCCESS
     assert seen == [0]
+
+
+async def test_time_goes_on_after_a_wait_for_something_else() -> None:
+    """Nobody waits for a time while the run waits for a write; when somebody does again, the clock jumps again."""
+    clock = VirtualClock(autojump=True)
+    root = Sequence("s", memory=True, children=[Flag("ready", "ready", RUNNING), Sleep("x", 5)])
+    agent = Agent(root, World, clock=clock)
+
+    async def write() -> None:
+        await anyio.sleep(0.02)
+        agent.state_manager.update({"ready": True})
+
+    assert await run_with(agent, write) is SUCCESS
+    assert clock.now() == 5
 
 
 async def test_agents_may_share_a_clock() -> None:

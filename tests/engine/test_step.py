@@ -18,7 +18,7 @@ from jianmu.engine.clock import VirtualClock
 from jianmu.engine.interaction import Answer, Request
 from jianmu.engine.state import Ephemeral
 from jianmu.errors import AgentBusyError, SetupError
-from jianmu.nodes import AskHuman
+from jianmu.nodes import AskHuman, Catch
 from tests.cases.leaves import (
     FAILURE,
     INVALID,
@@ -270,6 +270,43 @@ async def test_a_step_that_raises_leaves_nothing_and_the_next_one_begins_anew() 
         await agent.step()
     assert any("main/bad" in note for note in caught.value.__notes__)
     assert {node.status for node in (agent.root, *agent.root.children)} == {INVALID}
+
+
+async def test_a_settled_step_raises_what_a_coroutine_raised() -> None:
+    """As it is, not in a group; in a block and without one; all else is cleaned up."""
+
+    async def fail(_node: DoAsync) -> None:
+        await checkpoint()
+        raise LookupError("mine")
+
+    other = Forever("other", Diary())
+    agent = Agent(Parallel("p", ParallelPolicy.SuccessOnAll(), children=[DoAsync("bad", fail), other]), World)
+    with nothing_left(agent), anyio.fail_after(5):
+        with pytest.raises(LookupError, match="mine"):
+            await agent.step(settle=True)
+        async with agent:
+            with pytest.raises(LookupError, match="mine"):
+                await agent.step(settle=True)
+    assert other.diary.count("start", "other") == other.diary.count("clean", "other") == 2
+    plain = Agent(Do("x", lambda node: 1 // node.read_state().n and None), World)
+    with nothing_left(plain), pytest.raises(ZeroDivisionError):
+        await plain.step(settle=True)
+
+
+async def test_a_settled_step_leaves_it_to_a_catch_above() -> None:
+    """What a node above catches is no exception of the step: the next tick gives it to that node."""
+
+    async def fail(_node: DoAsync) -> None:
+        await checkpoint()
+        raise LookupError("mine")
+
+    agent = Agent(Catch("c", DoAsync("bad", fail), on=LookupError), World)
+    with nothing_left(agent), anyio.fail_after(5):
+        await agent.step(settle=True)
+        assert agent.status is RUNNING
+        await agent.step(settle=True)
+    assert agent.status is FAILURE
+    assert agent.errors == []
 
 
 @pytest.mark.parametrize("turn", range(8))
