@@ -258,20 +258,6 @@ class ReactiveRunner(Generic[S]):
         """Whether a halt was asked for in the call that is on."""
         return self._stop is not None
 
-    async def rested(self) -> None:
-        """Wait until every coroutine has finished or waits for an answer, or the call is halted.
-
-        Raises:
-            BaseException: what a coroutine has raised, unless a node above is going to catch it.
-        """
-        self.wake.attach()
-        while self.tasks.is_busy and self._stopped() is None and self.failures.untold(self.tasks) is None:
-            await self.wake.armed().wait()
-            self.wake.take()
-        untold = self.failures.untold(self.tasks)
-        if untold is not None:
-            raise untold
-
     def _stopped(self) -> End | None:
         """Return the end of a run that was halted."""
         self.tasks.raise_fatal()

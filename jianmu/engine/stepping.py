@@ -39,7 +39,7 @@ class Stepper:
         try:
             self._tick()
             if settle:
-                await runner.rested()
+                await self._rested()
             is_cut = self._is_cut()
         except anyio.get_cancelled_exc_class():
             await runner.park(End(Status.INVALID))
@@ -70,6 +70,24 @@ class Stepper:
             self._rest()
         if error is not None:
             raise error
+
+    async def _rested(self) -> None:
+        """Wait until every coroutine has finished or waits for an answer, or the call is halted.
+
+        Raises:
+            BaseException: what a coroutine has raised, unless a node above is going to catch it.
+        """
+        runner = self._runner
+        runner.wake.attach()
+        while True:
+            runner.tasks.raise_fatal()
+            untold = runner.failures.untold(runner.tasks)
+            if untold is not None:
+                raise untold
+            if runner.is_halted or not runner.tasks.is_busy:
+                return
+            await runner.wake.armed().wait()
+            runner.wake.take()
 
     def _is_cut(self) -> bool:
         """Whether a halt was asked for while the tree has no result."""
