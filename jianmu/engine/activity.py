@@ -104,6 +104,8 @@ class Activity:
 
     def resume(self, questions: Collection[str]) -> None:
         """Go on where a load has left off: wait for these open questions, or enter the coroutine again."""
+        if self.result is not None:
+            return
         if not questions:
             self.begin()
             return

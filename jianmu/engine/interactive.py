@@ -13,7 +13,7 @@ from jianmu.engine.controller import Record, Request
 from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
-from jianmu.engine.sticky import holds, is_of_today
+from jianmu.engine.sticky import holds, may_hold
 from jianmu.engine.watching import mark_loops
 from jianmu.errors import NotAnsweredError, SetupError
 
@@ -113,14 +113,13 @@ class InteractiveNode(NodeMixin, Behaviour):
     def memento(self) -> Any:  # Any: JSON
         """Return the question's id, or that a result may have to be held."""
         if self.status in RESULTS:
-            return {"held": True} if is_of_today(self, self._finished) else None
+            return {"held": self._finished} if may_hold(self) else None
         return {"asked": self._asked} if self._asked and self.status is Status.RUNNING else None
 
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back the question, or the result held."""
-        memento = cast("dict[str, str]", value or {})
-        self._asked = memento.get("asked")
-        self._finished = 0 if "held" in memento else -1
+        self._asked = value.get("asked")
+        self._finished = value.get("held", -1)
         if self._asked is not None and self.answers is not None:
             self.context.run.interaction.attach_adapter(self._asked, self.answers)
 

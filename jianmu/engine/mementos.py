@@ -3,7 +3,7 @@
 1. A node's own `memento()` and `restore(value)` come first; stock nodes of py_trees have theirs here.
 2. Nodes are numbered in tree order; the paths and class names of the numbers are written once.
 3. Parents are restored before their children, since a node may build its children when it is restored.
-4. Pass numbers mean nothing in another process: what was entered before has activation 0 afterwards.
+4. The numbers of passes stay what they are, since their order counts; later passes get larger ones.
 
 What a ForEach of py_trees' still has before it can be written if it is finite, and JSON that comes back as
 it was; otherwise that ForEach and all below it start over. The blackboard is in no position.
@@ -12,6 +12,7 @@ it was; otherwise that ForEach and all below it start over. The blackboard is in
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -21,9 +22,10 @@ from py_trees import behaviours, composites, decorators, timers
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.composites import Composite
+from py_trees.decorators import Decorator
 from pydantic import JsonValue
 
-from jianmu.engine.sticky import is_of_today
+from jianmu.engine import passes
 from jianmu.engine.tree import paths
 from jianmu.errors import CorruptRecordError, TreeMismatchError
 
@@ -131,13 +133,18 @@ def restore(node: Behaviour, value: JsonValue) -> None:
 
 
 def dump_position(root: Behaviour) -> Position:
-    """Return where a tree stands: `paths` and `classes` of all nodes, and `nodes`, by number, that are not as new."""
+    """Return where a tree stands.
+
+    That is `paths` and `classes` of all nodes, `nodes`, by number, that are not as new, and `pass`, a number that
+    is larger than those of all passes so far.
+    """
     nodes = list(paths(root))
     numbers = {id(node): number for number, (node, _) in enumerate(nodes)}
     entries = ((number, _entry(node, numbers)) for number, (node, _) in enumerate(nodes))
     return {
         "paths": [path for _, path in nodes],
         "classes": [type(node).__name__ for node, _ in nodes],
+        "pass": next(passes.NUMBERS),
         "nodes": {str(number): entry for number, entry in entries if entry},
     }
 
@@ -153,10 +160,9 @@ def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     memento = dump(node)
     if memento is not None:
         entry["memento"] = memento
-    since = getattr(node, "activation", 0)
-    is_on = node.status is Status.RUNNING or (bool(entry) and is_of_today(node, since))
-    if is_on and getattr(node, "async_started", -1) >= since:
-        entry["held"] = True
+    number, started = getattr(node, "activation", None), getattr(node, "async_started", -1)
+    if entry and number is not None and isinstance(node, Composite | Decorator):
+        entry |= {"pass": number, "started": started} if started >= number else {"pass": number}
     return entry
 
 
@@ -182,6 +188,7 @@ def load_position(
     stored = None if position is None else _Stored(position)
     if stored is not None:
         stored.check(root)
+        _begin_after(stored.number)
     for node, path in paths(root):
         node.status = Status.INVALID
         if isinstance(node, Composite):
@@ -192,6 +199,12 @@ def load_position(
             stored.apply(node, path, keeps)
     if stored is not None:
         stored.finish()
+
+
+def _begin_after(number: int) -> None:
+    """Have all passes to come get larger numbers than this one, which another process may have given."""
+    if next(passes.NUMBERS) <= number:
+        passes.NUMBERS = itertools.count(number + 1)
 
 
 def check_position(root: Behaviour, position: object) -> None:
@@ -214,6 +227,9 @@ class _Stored:
             self.status = {path: Status[each.get("status", "INVALID")] for path, each in self.entries.items()}
             current: dict[str, int] = {path: each["child"] for path, each in self.entries.items() if "child" in each}
             self.child = {path: self.paths[number] for path, number in current.items()}
+            self.number = int(data["pass"])
+            self.passes = {path: int(each["pass"]) for path, each in self.entries.items() if "pass" in each}
+            self.started = {path: int(each["started"]) for path, each in self.entries.items() if "started" in each}
             self.above = _parents(self.paths)
             self.below: dict[str, list[str]] = {}
             for path, above in self.above.items():
@@ -281,8 +297,8 @@ class _Stored:
         if node.status is Status.RUNNING and memento is None and self._starts_over(node, keeps):
             node.status = Status.INVALID
             self.dropped.add(id(node))
-        if node.children or entry.get("held"):
-            vars(node).update(activation=0, async_started=0 if entry.get("held") else -1)
+        if path in self.passes:
+            vars(node).update(activation=self.passes[path], async_started=self.started.get(path, -1))
 
     @staticmethod
     def _restore(node: Behaviour, path: str, memento: JsonValue) -> None:

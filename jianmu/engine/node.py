@@ -15,7 +15,7 @@ from jianmu.engine.events import Event
 from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
-from jianmu.engine.sticky import holds, is_of_today
+from jianmu.engine.sticky import holds, may_hold
 from jianmu.engine.watching import changed_since, mark_loops
 from jianmu.errors import SetupError
 
@@ -214,22 +214,23 @@ class AsyncNode(NodeMixin, Behaviour):
         return self.status
 
     def memento(self) -> Any:  # Any: JSON
-        """Return what the node has asked, or that it may have to hold its result."""
+        """Return what the node has asked and a result that no pass has seen yet, or that it may have to hold one."""
         activity = self._context.activity if self._context is not None else None
-        if activity is not None and self.status is Status.RUNNING and activity.asked:
-            return {"asked": sorted(activity.asked)}
-        if activity is None or self.status not in RESULTS or not is_of_today(self, activity.finished):
+        if activity is None or self.status is Status.INVALID:
             return None
-        return {"held": self.status.name, "started": activity.started}
+        if self.status is Status.RUNNING:
+            result = activity.result and activity.result.name
+            return {"asked": sorted(activity.asked), "result": result} if activity.asked or result else None
+        return {"held": activity.finished, "started": activity.started} if may_hold(self) else None
 
     def restore(self, value: Any) -> None:  # Any: JSON
-        """Take back what the node has asked, or the result that it held."""
+        """Take back what the node has asked, or the result that it had."""
         activity = self.context.activity
-        if activity is not None and "asked" in value:
-            activity.asked.update(value["asked"])
-        elif activity is not None:
-            activity.finished = 0
-            activity.started = int(value["started"])
+        if activity is None:
+            return
+        activity.asked.update(value.get("asked", ()))
+        activity.result = Status[value["result"]] if value.get("result") else None
+        activity.finished, activity.started = value.get("held", -1), value.get("started", -1)
 
 
 stops_by_hook(AsyncNode.stop)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from jianmu.engine.answers import json_text
 from jianmu.engine.questions import ENDS, Answer, Origin, QuestionStatus, Step, Suspension
+from jianmu.engine.tree import name_in
 from jianmu.errors import CorruptRecordError, JianmuError
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -97,6 +98,13 @@ class Record(BaseModel):
         """Return the record with something changed in what is shown."""
         return self.model_copy(update={"question": self.question.model_copy(update=changes)})
 
+    def renamed(self, rename: Callable[[str], str]) -> Record:
+        """Return the record at the place that its node has today; a key that was the node's name still is."""
+        origin, key = self.origin.renamed(rename), self.question.key
+        if origin.path != self.origin.path and key == name_in(self.origin.path):
+            key = name_in(origin.path)
+        return self.model_copy(update={"origin": origin}).with_question(path=origin.path, key=key)
+
     def ended(self, status: QuestionStatus, **changes: Any) -> Record:
         """Return the record with its question at an end of the table."""
         if status not in ENDS[self.status]:
@@ -120,8 +128,7 @@ def read_records(data: object, rename: Callable[[str], str] = str) -> list[Recor
     rows = cast("dict[str, object]", data).get("records") if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise CorruptRecordError("the questions of a checkpoint are no list of records")
-    moved = [(one, one.origin.renamed(rename)) for one in read_rows("question", Record, cast("list[object]", rows))]
-    return [one.model_copy(update={"origin": origin}).with_question(path=origin.path) for one, origin in moved]
+    return [one.renamed(rename) for one in read_rows("question", Record, cast("list[object]", rows))]
 
 
 def read_rows(what: str, model: type[Row], rows: Sequence[object]) -> list[Row]:

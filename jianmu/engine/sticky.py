@@ -27,19 +27,13 @@ def holds(node: Behaviour, since: int) -> bool:
         node: the node that has finished.
         since: the number of a pass; the result stands if that composite was active already then.
     """
-    above = _above(node)
+    above = next((each for each in ancestors(node) if each.status is Status.RUNNING), None)
     return above is not None and looks_again(above) and since >= getattr(above, "activation", -1)
 
 
-def is_of_today(node: Behaviour, since: int) -> bool:
-    """Whether a result is one of the activation that is on: it may have to stand when more above has finished."""
-    above = _above(node)
-    return above is not None and since >= getattr(above, "activation", -1)
-
-
-def _above(node: Behaviour) -> Behaviour | None:
-    """Return the nearest RUNNING node above: every node between has finished."""
-    return next((each for each in ancestors(node) if each.status is Status.RUNNING), None)
+def may_hold(node: Behaviour) -> bool:
+    """Whether a result stands, or may have to when more above the node has finished."""
+    return any(above.status is Status.RUNNING and looks_again(above) for above in ancestors(node))
 
 
 def is_held(loop: Behaviour) -> bool:

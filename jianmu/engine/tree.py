@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 
 from py_trees.behaviour import Behaviour
@@ -12,6 +13,12 @@ from py_trees.decorators import Repeat
 def escape(name: str) -> str:
     r"""Return a name as it stands in a path: `\`, `/` and `[` get a backslash."""
     return name.replace("\\", "\\\\").replace("/", "\\/").replace("[", "\\[")
+
+
+def name_in(path: str) -> str:
+    """Return the name of the node at a path."""
+    last = re.findall(r"(?:[^\\/]|\\.)+", path, re.DOTALL)[-1:] or [""]
+    return re.sub(r"\\(.)|\[.*", r"\1", last[0], flags=re.DOTALL)
 
 
 def segment(node: Behaviour) -> str:
@@ -63,17 +70,17 @@ def descend(root: Behaviour) -> Iterator[Behaviour]:
         stack.extend(reversed(node.children))
 
 
-def paths(root: Behaviour) -> Iterator[tuple[Behaviour, str]]:
-    """Yield all nodes with their paths, parents first; linear in the size of the tree."""
-    stack = [(root, path_of(root))]
+def paths(root: Behaviour, place: str | None = None) -> Iterator[tuple[Behaviour, str]]:
+    """Yield all nodes with their paths, parents first, below that of the root; linear in the size of the tree."""
+    stack = [(root, path_of(root) if place is None else place)]
     while stack:
         node, path = stack.pop()
         yield node, path
-        below = zip(node.children, _segments(node.children), strict=True)
+        below = zip(node.children, segments(node.children), strict=True)
         stack.extend(reversed([(child, f"{path}/{part}") for child, part in below]))
 
 
-def _segments(siblings: Iterable[Behaviour]) -> Iterator[str]:
+def segments(siblings: Iterable[Behaviour]) -> Iterator[str]:
     """Yield the last parts of the paths of all children of one node."""
     seen: dict[str, int] = {}
     for sibling in siblings:

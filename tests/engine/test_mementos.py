@@ -79,7 +79,10 @@ def test_a_position_has_paths_once_and_nodes_that_are_not_as_new() -> None:
     """Paths and classes are lists in tree order; a node that is as new is left out; a current child is a number."""
     root = Sequence("s", memory=True, children=[Leaf("a"), Leaf("b", R), Leaf("b")])
     assert dump_position(root)["nodes"] == {}
-    assert at(World("w"), root, 1) == {
+    position = at(World("w"), root, 1)
+    number = position.pop("pass")
+    assert position["nodes"]["0"].pop("pass") < number
+    assert position == {
         "paths": ["s", "s/a", "s/b", "s/b[2]"],
         "classes": ["Sequence", "Leaf", "Leaf", "Leaf"],
         "nodes": {
@@ -221,8 +224,12 @@ def test_what_comes_after_the_current_child_may_change() -> None:
 
 @pytest.mark.parametrize(
     "position",
-    [1, {}, {"paths": ["s"], "classes": [], "nodes": {}}, {"paths": ["s"], "classes": ["S"], "nodes": {"7": {}}}]
-    + [{"paths": ["s"], "classes": ["S"], "nodes": {"0": entry}} for entry in ({"status": "ODD"}, {"child": "x"}, 3)],
+    [1, {}, {"paths": ["s"], "classes": [], "nodes": {}}, {"paths": ["s"], "classes": ["S"], "nodes": {"7": {}}, "pass": 1}]
+    + [
+        {"paths": ["s"], "classes": ["S"], "nodes": {"0": entry}, "pass": 1}
+        for entry in ({"status": "ODD"}, {"child": "x"}, {"pass": "x"}, 3)
+    ]
+    + [{"paths": ["s"], "classes": ["S"], "nodes": {}, "pass": number} for number in (None, "x", [])],
 )
 def test_what_is_no_position_is_refused(position: Any) -> None:
     """A record that cannot be read changes nothing."""
