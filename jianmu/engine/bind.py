@@ -16,11 +16,11 @@ from jianmu.engine.clock import RealClock
 from jianmu.engine.context import NodeContext, RunContext
 from jianmu.engine.halting import stopping
 from jianmu.engine.interactive import InteractiveNode
-from jianmu.engine.kinds import kind_of
 from jianmu.engine.leaves import opaque
 from jianmu.engine.node import AsyncNode, NodeMixin
 from jianmu.engine.ports import Fields, check
 from jianmu.engine.state import StateManager
+from jianmu.engine.ticker import kind_of
 from jianmu.engine.tree import descend, path_of
 from jianmu.errors import SetupError
 

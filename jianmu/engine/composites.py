@@ -1,139 +1,202 @@
-"""How py_trees' composites are ticked: generators that yield the branches below them to the ticker.
+"""How py_trees' composites are ticked.
 
-1. Leaves are ticked at once; branches are yielded, and have been ticked when the generator goes on.
-2. A child's exception ends the generator: none of these composites catches.
+1. Leaves are ticked at once; branches are returned to the ticker, which ticks them and comes back.
+2. A child's exception ends the tick: none of these composites catches.
 3. Lists of children are read as they are, also when a child edits them in the course of its tick.
-4. A composite with memory needs no generator while the child at which it goes on stays RUNNING: the
-   ticker walks through it, and makes one only when that child (`done`) has finished.
+4. A composite with memory is only walked through while the child at which it goes on stays RUNNING.
 """
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Iterator
+from itertools import chain
 from operator import length_hint
-from typing import TypeVar, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Composite, Parallel, Selector, Sequence
 
-from jianmu.engine.halting import Hooked, Raised, Spare, collect, stopping
-from jianmu.engine.leaves import PLAIN, POLLED, Inline, is_patched, opaque
-from jianmu.engine.passes import FAILURE, INVALID, KINDS, RUNNING, SUCCESS, Pass, invalid_status
+from jianmu.engine.leaves import is_patched, opaque
+from jianmu.engine.passes import FAILURE, KINDS, RUNNING, SUCCESS, Pass, Step
 from jianmu.engine.sticky import is_spared
 from jianmu.engine.tree import path_of
 
-Rest = Iterator[Behaviour]
-C = TypeVar("C", bound=Composite)
+Found = tuple[Behaviour | None, Behaviour | None]
+"""The next branch to be ticked, or the child that ended the tick, or neither when none is left."""
+
+WALKED = -1
+"""Stands for the place of a composite that goes on where it is parked."""
+
+NOWHERE: tuple[int, Behaviour | None] = (sys.maxsize, None)
+"""Where a composite is parked of which nothing was noted: behind all children, after none."""
 
 
-def composite(
-    enter: Callable[[Pass, C], Rest | None],
-    leave: Callable[[Pass, C, Rest, Behaviour | None], None],
-    empty: Status,
-    passing: Status | None,
-) -> Callable[..., Iterator[Behaviour]]:
-    """Return what ticks one kind of composites.
+def ordered(passing: Status) -> Step:
+    """Return what ticks a Sequence or Selector: one child after the other, while their status is `passing`."""
+    is_sequence = passing is SUCCESS
 
-    Args:
-        enter: begins a tick; returns the children to be ticked, or None if there are none.
-        leave: ends it; told the children that are left, and the one that ended the tick, if one did.
-        empty: the result of a composite without children.
-        passing: the status of a child after which the next one is ticked; None: whatever it is.
+    def step(run: Pass, node: Sequence | Selector, done: Behaviour | None) -> Behaviour | None:
+        if done is None:
+            index = _begin(run, node, is_sequence)
+        else:
+            index: int = run.places[-1]
+            if index is WALKED:
+                index = getattr(node, "jianmu_parked", NOWHERE)[0]
+            if done.status is not passing:
+                return _end(run, node, index, done, is_sequence)
+            index += 1
+        rest = _from(node.children, index)
+        child, stopper = _sweep(run, node, rest, passing)
+        index = len(node.children) - length_hint(rest) - 1
+        if child is None:
+            return _end(run, node, index, stopper, is_sequence)
+        if is_sequence:
+            node.current_child = child
+        run.places[-1] = index
+        return child
+
+    return step
+
+
+def _begin(run: Pass, node: Sequence | Selector, is_sequence: bool) -> int:
+    """Begin a tick; return the place of the first child to be ticked."""
+    is_on = node.status is RUNNING
+    if not is_on:
+        run.begin(node)
+        node.current_child = node.children[0] if node.children else None
+        if is_sequence:
+            run.reset(node.children, is_spared)
+        node.initialise()
+    index = _place(node) if node.memory and (is_on or not is_sequence) else 0
+    if index and not is_sequence:
+        run.reset(node.children[:index])
+    return index
+
+
+def _end(run: Pass, node: Sequence | Selector, index: int, stopper: Behaviour | None, is_sequence: bool) -> None:
+    """End a tick: at the child that stopped it, or behind the last."""
+    if stopper is None:
+        run.finish(node, SUCCESS if is_sequence else FAILURE)
+        if not is_sequence:
+            node.current_child = node.children[-1] if node.children else None
+        return
+    looks_back = not node.memory if is_sequence else node.current_child is not stopper
+    if not is_sequence:
+        node.current_child = stopper
+    if looks_back:
+        run.reset(node.children[index + 1 :])
+    if stopper.status is RUNNING:
+        before = node.children[index - 1] if index else None
+        node.jianmu_parked = (index, before)  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+        node.status = RUNNING
+    else:
+        run.finish(node, stopper.status)
+
+
+def parked(run: Pass, node: Sequence | Selector) -> Behaviour | None:
+    """Return the child at which a composite with memory goes on; None if it has to be looked for."""
+    if not node.memory:
+        return None
+    index, children = getattr(node, "jianmu_parked", NOWHERE)[0], node.children
+    if index >= len(children) or children[index] is not node.current_child:
+        return None
+    child = children[index]
+    if (KINDS.get(type(child)) or run.kind_of(type(child))).inline is opaque:
+        return None
+    if index and type(node).tick is Selector.tick:
+        run.reset(children[:index])
+    return child
+
+
+def _place(node: Sequence | Selector) -> int:
+    """Return the place of the child with which a composite with memory goes on.
+
+    That is its current child; where it was removed, the child after the one that stood before it;
+    where that one is gone as well, or nothing stands there, the first.
     """
-    follows = passing is SUCCESS
-
-    def ticked(run: Pass, node: C, done: Behaviour | None = None) -> Iterator[Behaviour]:
-        rest = enter(run, node)
-        if rest is None:
-            node.current_child = None
-            _end(run, node, empty)
-            return
-        plain, stopper = _looks_plain(run, node), None
-        while stopper is None:
-            child, stopper = _sweep(run, node, rest, passing, plain) if done is None else (next(rest, None), None)
-            if child is None:
-                break
-            if follows:
-                node.current_child = child
-            if child is not done:
-                yield child
-            done = None
-            if passing is not None and child.status is not passing:
-                stopper = child
-        leave(run, node, rest, stopper)
-        if run.visit is not None:
-            run.visit(node)
-
-    return ticked
+    children, current = node.children, node.current_child
+    index, before = getattr(node, "jianmu_parked", NOWHERE)
+    if index < len(children) and children[index] is current:
+        return index
+    if current is not None and current in children:
+        return children.index(current)
+    place = children.index(before) + 1 if before is not None and before in children else 0
+    return place if place < len(children) else 0
 
 
-def _sweep(
-    run: Pass, node: Composite, rest: Rest, passing: Status | None, plain: bool
-) -> tuple[Behaviour | None, Behaviour | None]:
-    """Tick leaves, until a child is none, or one ends the tick of the composite; return it as first or second.
+def _from(children: list[Behaviour], index: int) -> Iterator[Behaviour]:
+    """Return an iterator over a list from an index on, which sees edits as a loop over the list does."""
+    rest = iter(children)
+    if index:
+        rest.__setstate__(index)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # every list iterator has it
+    return rest
+
+
+def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Status | None) -> Found:
+    """Tick leaves, until a child is none, or one ends the tick of the composite.
 
     Args:
         run: the pass.
         node: the composite.
         rest: the children that are left.
-        passing: the status after which the next one is ticked.
-        plain: whether plain leaves may be ticked here, without looking at each for what it has of its own.
+        passing: the status after which the next one is ticked; None: whatever it is.
     """
-    last, inline, visit, follows, owner = None, None, run.visit, passing is SUCCESS, run.owner
-    for child in rest:
-        if type(child) is not last:
-            last, inline = type(child), _inline(run, type(child), plain)
-        if inline is branch:
+    is_quick = run.trace is None and _looks_plain(node)
+    child = next(rest, None)
+    while child is not None:
+        kind = KINDS.get(type(child)) or run.kind_of(type(child))
+        if kind.inline is None:
             return child, None
-        if follows:
+        run.polled = run.polled or kind.polled
+        if is_quick and kind.is_plain:
+            child, stopper = _sweep_plain(run, node, child, rest, passing)
+            if stopper is not None:
+                return None, stopper
+            continue
+        if passing is SUCCESS:
             node.current_child = child
-        if inline is not None:
-            status = inline(run, child) or passing
-        else:
-            if owner is not None and child.status is not RUNNING and getattr(child, "bound_to", None) is not owner:
+        status = kind.inline(run, child) or passing
+        if status is not passing and passing is not None:
+            return None, child
+        child = next(rest, None)
+    return None, None
+
+
+def _sweep_plain(
+    run: Pass, node: Composite, first: Behaviour, rest: Iterator[Behaviour], passing: Status | None
+) -> Found:
+    """Tick plain leaves of one class; return the first child of another one as what was found first."""
+    child, cls, visit, owner = first, type(first), run.visit, run.owner
+    usual, is_followed, is_ended = passing or SUCCESS, passing is SUCCESS, passing is not None
+    try:
+        for child in chain((first,), rest):
+            if type(child) is not cls:
+                return child, None
+            if is_followed:
+                node.current_child = child
+            if owner is not None and getattr(child, "bound_to", None) is not owner:
                 run.meet(child)
             if child.status is not RUNNING:
                 child.initialise()
             status = child.update()
-            if status is SUCCESS or status is FAILURE:
+            if status is usual:
                 child.terminate(status)
-            if status is not SUCCESS and status is not RUNNING and status is not FAILURE:
-                raise invalid_status(child, status)
-            child.status = status
+                child.status = status
+            else:
+                run.finish(child, status)
             if visit is not None:
                 visit(child)
-        if status is not passing and passing is not None:
-            return None, child
+            if status is not usual and is_ended:
+                return None, child
+    except BaseException as error:
+        run.blame(error, child)
+        raise
     return None, None
 
 
-def branch(_run: Pass, _node: Behaviour) -> Status | None:
-    """Stand for what ticks a branch: it cannot be ticked at once."""
-
-
-def _inline(run: Pass, cls: type[Behaviour], plain: bool) -> Inline | None:
-    """Return what ticks leaves of a class; None if the loop may do so itself."""
-    kind = KINDS.get(cls) or run.kind_of(cls)
-    if kind is POLLED:
-        run.polled = True
-    return None if plain and (kind is POLLED or kind is PLAIN) else kind.inline or branch
-
-
-def at_work(node: Behaviour, error: BaseException) -> Behaviour:
-    """Return who raised an exception that ended a composite's generator: the leaf at work, or the composite."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        child = frame.f_locals.get("child") if frame.f_code is _sweep.__code__ else None
-        if isinstance(child, Behaviour) and child.parent is node:
-            return child
-    return node
-
-
-def _looks_plain(run: Pass, node: Composite) -> bool:
-    """Whether no child has a `tick` of its own, or children though it is a leaf; looked at when they grow or shrink."""
-    if run.trace is not None:
-        return False
+def _looks_plain(node: Composite) -> bool:
+    """Whether no child has a `tick` of its own; looked at when they grow or shrink."""
     count = len(node.children)
     if getattr(node, "jianmu_looked_at", -1) == count:
         return True
@@ -143,166 +206,31 @@ def _looks_plain(run: Pass, node: Composite) -> bool:
     return True
 
 
-def reset(run: Pass, children: Iterable[Behaviour], spare: Spare | None = None) -> None:
-    """Halt children that are not INVALID; not what is spared of them and below them."""
-    raised, last, simple, is_hooked = list[Raised](), None, False, False
-    for child in children:
-        if child.status is INVALID:
-            continue
-        if type(child) is not last:
-            last = type(child)
-            is_hooked = stopping(last) == "runtime"
-            simple = run.trace is None and (is_hooked or (KINDS.get(last) or run.kind_of(last)).simple)
-        if spare is not None and (is_hooked or not simple) and spare(child):
-            continue
-        if not simple or child.children:
-            raised += collect(child, run.report, run.trace, spare)
-            continue
-        try:
-            if is_hooked:
-                cast("Hooked", child).on_halt()
-            child.terminate(INVALID)
-        except BaseException as error:  # noqa: BLE001  # the other children must have their turn
-            raised.append((child, error))
-        child.status = INVALID
-    if raised:
-        run.failed_to_halt(raised)
-
-
-def below(run: Pass, node: Sequence | Selector) -> Behaviour | None:
-    """Return the child at which a composite with memory goes on; None if it has to be looked for."""
-    if not node.memory:
-        return None
-    index, children = getattr(node, "jianmu_parked", (0, None))[0], node.children
-    if index >= len(children) or children[index] is not node.current_child:
-        return None
-    child = children[index]
-    if (KINDS.get(type(child)) or run.kind_of(type(child))).inline is opaque:
-        return None
-    if index and type(node).tick is Selector.tick:
-        reset(run, children[:index])
+def parallel(run: Pass, node: Parallel, done: Behaviour | None) -> Behaviour | None:
+    """Go on with the tick of a Parallel: all children, then its policy."""
+    if done is None:
+        node.validate_policy_configuration()
+        if node.status is not RUNNING:
+            run.begin(node)
+            run.reset(node.children, is_spared)
+            node.current_child = None
+            node.initialise()
+        skips = bool(node.children) and node.policy.synchronise
+        rest = (child for child in node.children if child.status is not SUCCESS) if skips else iter(node.children)
+        run.places[-1] = rest
+    child, _ = _sweep(run, node, run.places[-1], None)
+    if child is None:
+        status, node.current_child = _verdict(node)
+        run.finish(node, status)
     return child
 
 
-def _end(run: Pass, node: Behaviour, status: Status) -> None:
-    """Finish a node and show it to the visitor."""
-    run.finish(node, status)
-    if run.visit is not None:
-        run.visit(node)
-
-
-def _from(children: list[Behaviour], index: int) -> Rest:
-    """Return an iterator over a list from an index on, which sees edits as a loop over the list does."""
-    rest = iter(children)
-    if index:
-        rest.__setstate__(index)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # every list iterator has it
-    return rest
-
-
-def _index(node: Composite, rest: Rest) -> int:
-    """Return the place of the child that `rest` gave last."""
-    return len(node.children) - length_hint(rest) - 1
-
-
-def _resume(node: Composite) -> int:
-    """Return the place of the child with which a composite with memory goes on.
-
-    That is its current child; where it was removed, the child after the one that stood before it;
-    where that one is gone as well, or nothing stands there, the first.
-    """
-    children, current = node.children, node.current_child
-    index, before = getattr(node, "jianmu_parked", (0, None))
-    if index < len(children) and children[index] is current:
-        return index
-    if current is not None and current in children:
-        return children.index(current)
-    place = children.index(before) + 1 if before is not None and before in children else 0
-    return place if place < len(children) else 0
-
-
-def _park(node: Composite, index: int) -> None:
-    """Remember where a composite with memory is to go on."""
-    before = node.children[index - 1] if index else None
-    node.jianmu_parked = (index, before)  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
-    node.status = RUNNING
-
-
-def _enter_sequence(run: Pass, node: Sequence) -> Rest | None:
-    index = 0
-    if node.status is not RUNNING:
-        run.begin(node)
-        node.current_child = node.children[0] if node.children else None
-        reset(run, node.children, is_spared)
-        node.initialise()
-    elif node.memory:
-        index = _resume(node)
-    return _from(node.children, index) if node.children else None
-
-
-def _leave_sequence(run: Pass, node: Sequence, rest: Rest, stopper: Behaviour | None) -> None:
-    if stopper is None:
-        run.finish(node, SUCCESS)
-        return
-    index = _index(node, rest)
-    if not node.memory:
-        reset(run, node.children[index + 1 :])
-    if stopper.status is RUNNING:
-        _park(node, index)
-    else:
-        run.finish(node, stopper.status)
-
-
-def _enter_selector(run: Pass, node: Selector) -> Rest | None:
-    if node.status is not RUNNING:
-        run.begin(node)
-        node.current_child = node.children[0] if node.children else None
-        node.initialise()
-    if not node.children:
-        return None
-    index = _resume(node) if node.memory else 0
-    if index:
-        reset(run, node.children[:index])
-    return _from(node.children, index)
-
-
-def _leave_selector(run: Pass, node: Selector, rest: Rest, stopper: Behaviour | None) -> None:
-    if stopper is None:
-        run.finish(node, FAILURE)
-        node.current_child = node.children[-1] if node.children else None
-        return
-    index, previous = _index(node, rest), node.current_child
-    node.current_child = stopper
-    if previous is not stopper:
-        reset(run, node.children[index + 1 :])
-    if stopper.status is RUNNING:
-        _park(node, index)
-    else:
-        run.finish(node, stopper.status)
-
-
-def _enter_parallel(run: Pass, node: Parallel) -> Rest | None:
-    node.validate_policy_configuration()
-    if node.status is not RUNNING:
-        run.begin(node)
-        reset(run, node.children, is_spared)
-        node.current_child = None
-        node.initialise()
-    if not node.children:
-        return None
-    if node.policy.synchronise:
-        return (child for child in node.children if child.status is not SUCCESS)
-    return iter(node.children)
-
-
-def _leave_parallel(run: Pass, node: Parallel, _rest: Rest, _stopper: Behaviour | None) -> None:
-    status, node.current_child = _verdict(node)
-    run.finish(node, status)
-
-
-def _verdict(node: Parallel) -> tuple[Status, Behaviour]:
+def _verdict(node: Parallel) -> tuple[Status, Behaviour | None]:
     """Return what the children of a Parallel come to, and the child that decided it."""
     children, policy = node.children, node.policy
     statuses = [child.status for child in children]
+    if not children:
+        return SUCCESS, None
     if FAILURE in statuses:
         return FAILURE, children[statuses.index(FAILURE)]
     match policy:
@@ -319,6 +247,4 @@ def _verdict(node: Parallel) -> tuple[Status, Behaviour]:
     return (SUCCESS if decided else RUNNING), decisive
 
 
-sequence = composite(_enter_sequence, _leave_sequence, SUCCESS, SUCCESS)
-selector = composite(_enter_selector, _leave_selector, FAILURE, FAILURE)
-parallel = composite(_enter_parallel, _leave_parallel, SUCCESS, None)
+sequence, selector = ordered(SUCCESS), ordered(FAILURE)

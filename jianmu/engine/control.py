@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import ClassVar, cast
+from collections.abc import Generator, Iterator
+from typing import Any, ClassVar, cast  # Any: a branch that is ticked by its steps
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.composites import Composite
 from py_trees.decorators import Decorator
 
-from jianmu.engine.passes import CURRENT, KINDS, RUNNING, Pass
+from jianmu.engine.passes import CURRENT, RUNNING, Pass
 from jianmu.engine.sticky import is_held
 from jianmu.errors import SetupError
 
@@ -55,58 +55,44 @@ class Control:
         """Tick the node where py_trees does the ticking."""
         assert isinstance(self, Behaviour)
         if not self.is_held():
-            yield from _stepped(Pass.current(), self, _by_generator)
+            run = Pass.current()
+            steps = _begin(run, self)
+            child = go_on(run, self, steps)
+            while child is not None:
+                error = None
+                try:
+                    yield from child.tick()
+                except GeneratorExit:
+                    steps.close()
+                    raise
+                except BaseException as raised:  # noqa: BLE001  # steps() decides what becomes of it
+                    error = raised
+                child = go_on(run, self, steps, error)
         yield self
 
 
-def control(run: Pass, node: Behaviour) -> Iterator[Behaviour]:
-    """Tick a branch by its `steps()`, for the ticker."""
-    if not cast("Control", node).is_held():
-        yield from _stepped(run, node, _by_ticker)
-    if run.visit is not None:
-        run.visit(node)
+def control(run: Pass, node: Any, done: Behaviour | None) -> Behaviour | None:
+    """Go on with the tick of a branch by its `steps()`."""
+    if done is None:
+        if node.is_held():
+            return None
+        run.places[-1] = _begin(run, node)
+    return go_on(run, node, run.places[-1])
 
 
-def _by_ticker(run: Pass, child: Behaviour) -> Iterable[Behaviour]:
-    """Tick a leaf at once; leave a branch to the ticker."""
-    kind = KINDS.get(type(child)) or run.kind_of(type(child))
-    if kind.inline is None:
-        return (child,)
-    kind.inline(run, child)
-    return ()
-
-
-def _by_generator(_run: Pass, child: Behaviour) -> Iterable[Behaviour]:
-    """Tick a child as py_trees does."""
-    return child.tick()
-
-
-def _stepped(
-    run: Pass, node: Behaviour, ticked: Callable[[Pass, Behaviour], Iterable[Behaviour]]
-) -> Iterator[Behaviour]:
-    """Tick a branch by its `steps()`; `ticked` ticks a child."""
+def _begin(run: Pass, node: Any) -> Steps:
     if node.status is not RUNNING:
         run.enter(node)
-    steps = cast("Control", node).steps()
-    child, status = _advance(steps, None)
-    while child is not None:
-        error = None
-        try:
-            yield from ticked(run, child)
-        except GeneratorExit:
-            steps.close()
-            raise
-        except BaseException as raised:  # noqa: BLE001  # steps() decides what becomes of it
-            error = raised
-        child, status = _advance(steps, error)
+    return node.steps()
+
+
+def go_on(run: Pass, node: Behaviour, steps: Steps, error: BaseException | None = None) -> Behaviour | None:
+    """Return the child that a branch wants ticked next, or None when it has ended; an error of a child is thrown in."""
+    try:
+        return next(steps) if error is None else steps.throw(error)
+    except StopIteration as end:
+        status = end.value
     if isinstance(node, Composite) and status is not RUNNING:
         run.halt_running(node.children)
-    run.finish(node, cast("Status", status))
-
-
-def _advance(steps: Steps, error: BaseException | None) -> tuple[Behaviour | None, Status | None]:
-    """Return the next child of some steps, or the status at which they ended."""
-    try:
-        return (next(steps) if error is None else steps.throw(error)), None
-    except StopIteration as end:
-        return None, end.value
+    run.finish(node, status)
+    return None

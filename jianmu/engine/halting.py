@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -17,20 +17,11 @@ from py_trees.decorators import Decorator
 
 from jianmu.engine.tree import path_of, walk
 
-
-class Hooked(Protocol):
-    """A leaf of which the runtime keeps something."""
-
-    def on_halt(self) -> None:
-        """Give up what belongs to the node's activation."""
-        ...
-
-
 Report = Callable[[Behaviour, BaseException], None]
 Trace = Callable[[str, Behaviour], None]
 Spare = Callable[[Behaviour], bool]
 Raised = tuple[Behaviour, BaseException]
-Stopping = Literal["leaf", "runtime", "composite", "parallel", "decorator", "custom"]
+Stopping = Literal["leaf", "composite", "parallel", "decorator", "custom"]
 
 INVALID, RUNNING = Status.INVALID, Status.RUNNING
 
@@ -50,8 +41,7 @@ def stopping(cls: type[Behaviour]) -> Stopping:
 
 
 def stops_by_hook(stop: Callable[..., None]) -> None:
-    """Tell that leaves with this `stop` do no more in it than to call `on_halt()` before `terminate(INVALID)`."""
-    _STOPS[stop] = "runtime"
+    """Nothing."""
 
 
 def halt(node: Behaviour, report: Report | None = None, trace: Trace | None = None) -> None:
@@ -73,9 +63,34 @@ def collect(
     node: Behaviour, report: Report | None = None, trace: Trace | None = None, spare: Spare | None = None
 ) -> list[Raised]:
     """Halt a subtree, but for what is spared, and return what was raised and not reported."""
-    halting = _Halting(report, trace, spare)
-    halting.run(node)
+    halting = _Halting(report, trace)
+    stack = [_live([node])]
+    while stack:
+        below = next(stack[-1], None)
+        if below is None:
+            stack.pop()
+        elif spare is None or not spare(below):
+            stack.append(halting.stop(below))
     return halting.raised
+
+
+def reset(nodes: Iterable[Behaviour], report: Report | None, trace: Trace | None, spare: Spare | None) -> list[Raised]:
+    """Halt each of some nodes that is not INVALID, as `collect` does, plain leaves faster."""
+    raised, cls = list[Raised](), None
+    for node in nodes:
+        if node.status is INVALID:
+            continue
+        if type(node) is not cls or node.children:
+            if trace is not None or node.children or stopping(type(node)) != "leaf":
+                raised += collect(node, report, trace, spare)
+                continue
+            cls = type(node)
+        try:
+            node.terminate(INVALID)
+        except BaseException as error:  # noqa: BLE001  # the other nodes must have their turn
+            raised += _unreported(node, error, report)
+        node.status = INVALID
+    return raised
 
 
 def raise_first(raised: list[Raised]) -> None:
@@ -99,103 +114,58 @@ def stop_itself(node: Behaviour, status: Status, trace: Trace | None) -> None:
                 trace("halted", each)
 
 
-class _Halting:
-    """One halt: steps that are still to be made, the last one first."""
+def _live(nodes: Iterable[Behaviour]) -> Iterator[Behaviour]:
+    """Yield the nodes that are not INVALID, also those below nodes that are."""
+    stack = [*nodes][::-1]
+    while stack:
+        node = stack.pop()
+        if node.status is INVALID:
+            stack.extend(reversed(node.children))
+        else:
+            yield node
 
-    def __init__(self, report: Report | None, trace: Trace | None, spare: Spare | None) -> None:
+
+def _unreported(node: Behaviour, error: BaseException, report: Report | None) -> list[Raised]:
+    """Report an exception, or return it."""
+    if report is None or not isinstance(error, Exception):
+        return [(node, error)]
+    report(node, error)
+    return []
+
+
+class _Halting:
+    """One halt: how a node is stopped, and what was raised."""
+
+    def __init__(self, report: Report | None, trace: Trace | None) -> None:
         self.report = report
         self.trace = trace
-        self.spare = spare
         self.raised: list[Raised] = []
-        self.steps: list[tuple[Callable[[Behaviour], None], Behaviour]] = []
 
-    def run(self, node: Behaviour) -> None:
-        """Make steps until none is left."""
-        steps = self.steps
-        steps.append((self.stop_live, node))
-        while steps:
-            step, node = steps.pop()
-            step(node)
-
-    def then(self, step: Callable[[Behaviour], None], nodes: Iterable[Behaviour]) -> None:
-        """Put a step for each node before all that is still to be made."""
-        self.steps.extend([(step, node) for node in nodes][::-1])
-
-    def stop(self, node: Behaviour) -> None:
-        """Begin to stop a node, unless it is spared."""
-        if self.spare is not None and self.spare(node):
-            return
-        getattr(self, f"_stop_{stopping(type(node))}")(node)
-
-    def stop_live(self, node: Behaviour) -> None:
-        """Stop a node that is not INVALID, or else what is not INVALID below."""
-        if node.status is not INVALID:
-            self.stop(node)
-        else:
-            self.then(self.stop_live, node.children)
-
-    def stop_running(self, node: Behaviour) -> None:
-        """Stop a node that is RUNNING."""
-        if node.status is RUNNING:
-            self.stop(node)
-
-    def end(self, node: Behaviour) -> None:
-        """Make a node INVALID."""
-        was = node.status
-        node.status = INVALID
-        if self.trace and was is not INVALID:
+    def stop(self, node: Behaviour) -> Iterator[Behaviour]:
+        """Stop a node; yield those below it whose turn comes in between."""
+        how = stopping(type(node))
+        if how in ("composite", "parallel"):
+            cast("Composite", node).current_child = None
+            if how == "parallel":
+                yield from (child for child in node.children if child.status is RUNNING)
+            yield from _live(node.children)
+        self._call(node, how)
+        if how == "decorator":
+            child = cast("Decorator", node).decorated
+            yield child
+            if child.status is RUNNING:
+                yield child
+        if self.trace and node.status is not INVALID:
             self.trace("halted", node)
+        node.status = INVALID
+        if how in ("leaf", "custom"):
+            yield from _live(node.children)
 
-    def terminate(self, node: Behaviour) -> None:
-        """Call a node's `terminate`."""
+    def _call(self, node: Behaviour, how: Stopping) -> None:
         try:
-            node.terminate(INVALID)
+            if how == "custom":
+                stop_itself(node, INVALID, self.trace)
+            else:
+                node.terminate(INVALID)
         except BaseException as error:  # noqa: BLE001  # the other nodes must have their turn
-            self.failed(node, error)
-
-    def terminate_and_end(self, node: Behaviour) -> None:
-        """Call a node's `terminate` and make it INVALID."""
-        self.terminate(node)
-        self.end(node)
-
-    def failed(self, node: Behaviour, error: BaseException) -> None:
-        """Report an exception, or keep it."""
-        if self.report is not None and isinstance(error, Exception):
-            self.report(node, error)
-        else:
-            self.raised.append((node, error))
-
-    def _stop_leaf(self, node: Behaviour) -> None:
-        self.terminate_and_end(node)
-        if node.children:
-            self.then(self.stop_live, node.children)
-
-    def _stop_runtime(self, node: Behaviour) -> None:
-        cast("Hooked", node).on_halt()
-        self._stop_leaf(node)
-
-    def _stop_composite(self, node: Behaviour) -> None:
-        if isinstance(node, Composite):
-            node.current_child = None
-        self.then(self.terminate_and_end, [node])
-        self.then(self.stop_live, node.children)
-
-    def _stop_parallel(self, node: Behaviour) -> None:
-        self._stop_composite(node)
-        self.then(self.stop_running, node.children)
-
-    def _stop_decorator(self, node: Behaviour) -> None:
-        assert isinstance(node, Decorator)
-        self.terminate(node)
-        self.then(self.end, [node])
-        self.then(self.stop_live, [child for child in node.children if child is not node.decorated])
-        self.then(self.stop_running, [node.decorated])
-        self.then(self.stop, [node.decorated])
-
-    def _stop_custom(self, node: Behaviour) -> None:
-        try:
-            stop_itself(node, INVALID, self.trace)
-        except BaseException as error:  # noqa: BLE001  # the other nodes must have their turn
-            self.failed(node, error)
-        self.end(node)
-        self.then(self.stop_live, node.children)
+            self.raised += _unreported(node, error, self.report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any  # a leaf with `tick_direct(ticker)`
 
 from py_trees.behaviour import Behaviour
 from py_trees.behaviours import Dummy, Failure, Running, Success
@@ -12,20 +12,9 @@ from py_trees.common import Status
 from py_trees.decorators import Timeout
 from py_trees.timers import Timer
 
-from jianmu.engine.passes import RUNNING, Kind, Pass, invalid_status
-from jianmu.engine.tree import ancestors
-from jianmu.engine.watch import Watch
-
-
-class Direct(Protocol):
-    """A leaf that ticks itself, apart from being shown to the visitor."""
-
-    def tick_direct(self, ticker: Pass) -> Status:
-        """Do one tick: callbacks and status."""
-        ...
-
-
-Inline = Callable[[Pass, Behaviour], Status | None]
+from jianmu.engine.halting import Trace, stopping
+from jianmu.engine.passes import INVALID, RUNNING, Inline, Kind, Pass, invalid_status
+from jianmu.engine.tree import ancestors, walk
 
 CONSTANTS: dict[object, tuple[str, Status]] = {
     Success.update: ("success", Status.SUCCESS),
@@ -33,6 +22,7 @@ CONSTANTS: dict[object, tuple[str, Status]] = {
     Running.update: ("running", Status.RUNNING),
     Dummy.update: ("crash test dummy", Status.RUNNING),
 }
+"""What py_trees' constants say and return; logging it takes them longer than everything else."""
 
 
 def is_patched(node: Behaviour) -> bool:
@@ -40,45 +30,41 @@ def is_patched(node: Behaviour) -> bool:
     return getattr(node.tick, "__func__", None) is not type(node).tick
 
 
-def tick_leaf(run: Pass, node: Behaviour) -> Status | None:
-    """Tick a leaf as `Behaviour.tick` does."""
-    if is_patched(node):
-        return opaque(run, node)
-    try:
-        if node.status is not RUNNING:
-            run.enter(node)
-        status = run.finish(node, node.update())
-    except BaseException as error:
-        run.blame(error, node)
-        raise
-    if run.visit is not None:
-        run.visit(node)
-    return status
+def leaf(work: Callable[[Pass, Behaviour], Status]) -> Inline:
+    """Return what ticks leaves by `work`, which calls their callbacks and sets their status."""
+
+    def ticked(run: Pass, node: Behaviour) -> Status | None:
+        if is_patched(node):
+            return opaque(run, node)
+        try:
+            status = work(run, node)
+        except BaseException as error:
+            run.blame(error, node)
+            raise
+        if run.visit is not None:
+            run.visit(node)
+        return status
+
+    return ticked
 
 
-def tick_polled(run: Pass, node: Behaviour) -> Status | None:
-    """Tick a leaf of which nobody can tell when to tick it again."""
-    run.polled = True
-    return tick_leaf(run, node)
+def _as_py_trees(run: Pass, node: Behaviour) -> Status:
+    if node.status is not RUNNING:
+        run.enter(node)
+    return run.finish(node, node.update())
 
 
-def tick_timer(run: Pass, node: Behaviour) -> Status | None:
-    """Tick a timer, and note it while it is RUNNING."""
-    status = tick_leaf(run, node)
-    if status is RUNNING:
-        run.timed.append(node)
-    return status
-
-
-def constant(message: str, status: Status) -> Inline:
-    """Return what ticks leaves that always return the same, without calling their `update`, which only logs."""
+def _constant(message: str, status: Status) -> Inline:
+    """Return what ticks one of py_trees' constants without its `update`; one with an `update` of its own is none."""
 
     def ticked(run: Pass, node: Behaviour) -> Status | None:
         own = node.__dict__
+        run.polled = run.polled or "update" in own
         if run.trace is not None or "update" in own or "tick" in own:
-            return tick_polled(run, node)
+            return _tick_leaf(run, node)
         try:
             if node.status is not RUNNING:
+                run.meet(node)
                 node.initialise()
             node.feedback_message = message
             if status is not RUNNING:
@@ -94,25 +80,18 @@ def constant(message: str, status: Status) -> Inline:
     return ticked
 
 
-def tick_direct_polled(run: Pass, node: Behaviour) -> Status | None:
-    """Tick such a leaf that asks to be ticked every `poll_interval`."""
-    run.polled = True
-    return tick_direct(run, node)
-
-
-def tick_direct(run: Pass, node: Behaviour) -> Status | None:
-    """Tick a leaf that does so itself: it has `tick_direct(ticker)`."""
-    if is_patched(node):
-        return opaque(run, node)
-    try:
-        run.meet(node)
-        status = cast("Direct", node).tick_direct(run)
-    except BaseException as error:
-        run.blame(error, node)
-        raise
-    if run.visit is not None:
-        run.visit(node)
+def _timer(run: Pass, node: Behaviour) -> Status:
+    """Tick a timer, and note it while it is RUNNING."""
+    status = _as_py_trees(run, node)
+    if status is RUNNING:
+        run.timed.append(node)
     return status
+
+
+def _direct(run: Pass, node: Any) -> Status:
+    """Tick a leaf that does so itself: callbacks and status, but the visitor."""
+    run.meet(node)
+    return node.tick_direct(run)
 
 
 def opaque(run: Pass, node: Behaviour) -> Status | None:
@@ -121,29 +100,29 @@ def opaque(run: Pass, node: Behaviour) -> Status | None:
     if node.status is not RUNNING:
         run.meet(node)
         node.activation = run.number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
-    watch = Watch(run, node) if run.trace is not None else None
-    found = None
+    watch = _Watch(run.trace, node) if run.trace is not None else None
+    found = run.trace = None
     try:
         for each in node.tick():
-            _yielded(run, each, watch)
+            _yielded(run, each)
+            if watch is not None:
+                watch.ticked(each)
             found = node.status if each is node else found
     except BaseException as error:
         run.blame(error, _culprit(node, error))
         raise
     finally:
         if watch is not None:
-            watch.close()
+            run.trace = watch.close()
     return found
 
 
-def _yielded(run: Pass, node: Behaviour, watch: Watch | None) -> None:
+def _yielded(run: Pass, node: Behaviour) -> None:
     """Note what came out of a generator."""
-    if node.status is Status.INVALID:
+    if node.status is INVALID:
         raise invalid_status(node, node.status)
     if node.status is RUNNING and isinstance(node, Timer | Timeout):
         run.timed.append(node)
-    if watch is not None:
-        watch.ticked(node)
     if run.visit is not None:
         run.visit(node)
 
@@ -157,8 +136,46 @@ def _culprit(node: Behaviour, error: BaseException) -> Behaviour:
     return node
 
 
-PLAIN = Kind(tick_leaf, simple=True)
-"""Leaves with py_trees' own `tick` and `stop` that say themselves when to tick them again."""
+class _Watch:
+    """Tells a trace what happens below a node that ticks its children itself, by what comes out of its generator."""
 
-POLLED = Kind(tick_polled, simple=True)
-"""Such leaves of which nobody can tell when."""
+    def __init__(self, trace: Trace, node: Behaviour) -> None:
+        self._trace = trace
+        self._before = {id(each): (each, each.status) for each in walk(node)}
+
+    def ticked(self, node: Behaviour) -> None:
+        """Tell of a node that was ticked; that it was started is told late, when it has been."""
+        was = self._before.get(id(node), (node, INVALID))[1]
+        self._before[id(node)] = (node, node.status)
+        if was is not RUNNING:
+            self._trace("started", node)
+        if node.status is not RUNNING:
+            self._trace("finished", node)
+
+    def close(self) -> Trace:
+        """Tell of the nodes that were halted, and return the trace."""
+        for node, was in self._before.values():
+            if was is not INVALID and node.status is INVALID:
+                self._trace("halted", node)
+        return self._trace
+
+
+_tick_leaf, _tick_timer, _tick_direct = map(leaf, (_as_py_trees, _timer, _direct))
+
+
+def leaf_of(cls: type[Behaviour], *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
+    """Return how leaves of a class are ticked.
+
+    Args:
+        cls: the class.
+        is_direct: whether they tick themselves.
+        is_polled: whether they ask to be ticked every `poll_interval`.
+        is_known: whether they say themselves when they are to be ticked.
+    """
+    if is_direct:
+        return Kind(_tick_direct, polled=is_polled)
+    if cls.update in CONSTANTS:
+        return Kind(_constant(*CONSTANTS[cls.update]), polled=is_polled)
+    if cls.update is Timer.update:
+        return Kind(_tick_timer, polled=is_polled)
+    return Kind(_tick_leaf, polled=is_polled or not is_known, is_plain=stopping(cls) == "leaf")

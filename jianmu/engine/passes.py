@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any  # branches take their own class of nodes
+from typing import Any, cast  # Any: each kind of branch has its own class of nodes, and its own places
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.decorators import Decorator
 
-from jianmu.engine.halting import Raised, Report, Trace, collect, raise_first, stop_itself, stopping
+from jianmu.engine.halting import Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself, stopping
 from jianmu.engine.tree import path_of
 from jianmu.errors import InvalidStatusError
 
@@ -25,36 +24,41 @@ NUMBERS = itertools.count(1)
 CURRENT: ContextVar[Pass | None] = ContextVar("jianmu.pass", default=None)
 """The pass that is going on: for nodes below one whose `tick` jianmu does not know."""
 
+Inline = Callable[["Pass", Behaviour], Status | None]
+"""Ticks a leaf at once and returns its status, None if it had nothing to say."""
 
-def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
-    """Return the error for a node that returned what is no result."""
-    path = path_of(node)
-    return InvalidStatusError(
-        f"node '{path}' returned {reprlib.repr(status)}: "
-        "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
-        path=path,
-    )
+Step = Callable[["Pass", Any, Behaviour | None], Behaviour | None]
+"""Goes on with the tick of a branch: begins it (None), or is told the node below that it asked for, now ticked.
+Returns the next node below that is to be ticked, or None at the end."""
+
+Walk = Callable[["Pass", Any], Behaviour | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """How the nodes of one class are ticked.
+    """How the nodes of one class are ticked: leaves by `inline`, branches by `step`.
 
     Attributes:
-        inline: ticks a node at once (leaves) and returns its status, None if it had nothing to say;
-            branches have none.
-        branch: starts the generator of a branch, which yields the branches below that are to be ticked.
-        catches: whether that generator is to see the exceptions of what it yielded.
-        simple: whether a halt is `terminate` and nothing else.
-        below: tells where a branch that is RUNNING goes on, if its own step comes only after that branch;
-            `branch` takes that one as `done` then.
+        walk: tells where a branch that is RUNNING goes on, if its own step comes only after that node is done.
+        polled: whether nobody can tell when to tick such a node again.
+        is_plain: whether a leaf has py_trees' own `tick` and `stop`, and nothing is noted of it.
     """
 
-    inline: Callable[[Pass, Behaviour], Status | None] | None = None
-    branch: Callable[..., Iterator[Behaviour]] | None = None
-    catches: bool = False
-    simple: bool = False
-    below: Callable[[Pass, Any], Behaviour | None] | None = None
+    __slots__ = ("inline", "is_plain", "polled", "step", "walk")
+
+    def __init__(
+        self,
+        inline: Inline | None = None,
+        step: Step | None = None,
+        walk: Walk | None = None,
+        *,
+        polled: bool = False,
+        is_plain: bool = False,
+    ) -> None:
+        self.inline = inline
+        self.step = step
+        self.walk = walk
+        self.polled = polled
+        self.is_plain = is_plain
 
 
 KINDS: dict[type[Behaviour], Kind] = {}
@@ -74,6 +78,8 @@ class Pass:
         report: gets the exceptions of `terminate` in halts; without it they are raised.
         owner: what nodes are bound to, as their `bound_to`.
         adopt: called with a node that is about to be entered and is not bound to the owner.
+        nodes: the branches at work, the innermost last.
+        places: what each of them remembers until it goes on.
     """
 
     def __init__(self) -> None:
@@ -85,15 +91,17 @@ class Pass:
         self.trace: Trace | None = None
         self.report: Report | None = None
         self.owner: object = None
-        self.adopt: Callable[[Behaviour], None] | None = None
+        self.adopt: Callable[[Behaviour], object] | None = None
         self.visit: Callable[[Behaviour], None] | None = None
+        self.nodes: list[Behaviour] = []
+        self.places: list[Any] = []
         self._blamed: BaseException | None = None
 
     def renew(self, visit: Callable[[Behaviour], None] | None) -> None:
         """Begin the next pass."""
         self.number = next(NUMBERS)
         self.polled = self.again = False
-        self.timed = []
+        self.timed, self.nodes, self.places = [], [], []
         self.culprit = self._blamed = None
         self.visit = visit
 
@@ -119,7 +127,7 @@ class Pass:
 
     def meet(self, node: Behaviour) -> None:
         """Have a node bound that was put into the tree after it had been set up."""
-        if self.adopt is not None and node.__dict__.get("bound_to") is not self.owner:
+        if self.adopt is not None and getattr(node, "bound_to", None) is not self.owner:
             self.adopt(node)
 
     def enter(self, node: Behaviour) -> None:
@@ -146,43 +154,32 @@ class Pass:
 
     def _stop(self, node: Behaviour, status: Status) -> None:
         """Do what py_trees' `stop` does with SUCCESS or FAILURE; the status is set by the caller."""
-        match stopping(type(node)):
-            case "custom":
-                stop_itself(node, status, self.trace)
-            case "parallel":
-                self.halt_running(node.children)
-                node.terminate(status)
-            case "decorator":
-                assert isinstance(node, Decorator)
-                node.terminate(status)
-                self.halt_running([node.decorated])
-            case _:
-                node.terminate(status)
+        how = stopping(type(node))
+        if how == "custom":
+            stop_itself(node, status, self.trace)
+            return
+        if how == "parallel":
+            self.halt_running(node.children)
+        node.terminate(status)
+        if how == "decorator":
+            self.halt_running([cast("Decorator", node).decorated])
 
     def halt(self, node: Behaviour) -> None:
         """Stop a subtree with INVALID."""
-        self._halt_all([node])
+        self._raise(collect(node, self.report, self.trace))
 
     def halt_running(self, nodes: Iterable[Behaviour]) -> None:
         """Halt those that are RUNNING."""
-        self._halt_all(node for node in nodes if node.status is RUNNING)
+        self.reset(node for node in nodes if node.status is RUNNING)
 
-    def _halt_all(self, nodes: Iterable[Behaviour]) -> None:
-        raised = [found for node in nodes for found in collect(node, self.report, self.trace)]
+    def reset(self, nodes: Iterable[Behaviour], spare: Spare | None = None) -> None:
+        """Halt those that are not INVALID; not what is spared of them and below them."""
+        self._raise(reset(nodes, self.report, self.trace, spare))
+
+    def _raise(self, raised: list[Raised]) -> None:
         if raised:
-            self.failed_to_halt(raised)
-
-    def failed_to_halt(self, raised: Iterable[Raised]) -> None:
-        """Report exceptions of `terminate`; the first that cannot be reported is raised."""
-        kept = list[Raised]()
-        for node, error in raised:
-            if self.report is not None and isinstance(error, Exception):
-                self.report(node, error)
-            else:
-                kept.append((node, error))
-        if kept:
-            self.blame(kept[0][1], kept[0][0])
-        raise_first(kept)
+            self.blame(raised[0][1], raised[0][0])
+            raise_first(raised)
 
     def culprit_of(self, error: BaseException) -> Behaviour | None:
         """Return the node that raised an exception in this pass, or None if it did not come from a node."""
@@ -193,3 +190,13 @@ class Pass:
         if self._blamed is not error:
             self._blamed = error
             self.culprit = node
+
+
+def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
+    """Return the error for a node that returned what is no result."""
+    path = path_of(node)
+    return InvalidStatusError(
+        f"node '{path}' returned {reprlib.repr(status)}: "
+        "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
+        path=path,
+    )

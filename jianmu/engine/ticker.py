@@ -1,7 +1,8 @@
 """One pass over a tree: the semantics and callback order of py_trees 2.6, faster and at any depth.
 
-Each branch at work is a generator on a stack; it yields the branch that is to be ticked next. So a tree
-may be as deep as memory allows, and what a child raises can be thrown into the generator above it.
+The branches at work stand on a stack, not in calls of Python's; each says step by step which node below it
+is to be ticked next. So a tree may be as deep as memory allows, and what a child raises can be thrown into
+the branch above it.
 
 Exact, but for these: a composite with memory whose current child was removed goes on at the child that
 took its place, else starts over; a status that is not SUCCESS, FAILURE or RUNNING is an error.
@@ -9,24 +10,26 @@ took its place, else starts over; a status that is not SUCCESS, FAILURE or RUNNI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import cast
+from collections.abc import Callable
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
+from py_trees.composites import Parallel, Selector, Sequence
+from py_trees.decorators import Decorator, EternalGuard, OneShot
 
-from jianmu.engine import composites
+from jianmu.engine.composites import WALKED, parallel, parked, selector, sequence
+from jianmu.engine.control import control, go_on
+from jianmu.engine.decorators import decorator_of
 from jianmu.engine.halting import halt
-from jianmu.engine.kinds import kind_of
-from jianmu.engine.leaves import is_patched, opaque
-from jianmu.engine.passes import CURRENT, KINDS, RUNNING, Kind, Pass
+from jianmu.engine.leaves import is_patched, leaf_of, opaque
+from jianmu.engine.passes import CURRENT, KINDS, RUNNING, Kind, Pass, Step
 from jianmu.engine.sticky import LOOPS, holds
 
 __all__ = ["LOOPS", "Ticker", "halt", "holds", "tick"]
 
 Visit = Callable[[Behaviour], None]
-Branch = Generator[Behaviour, None, None]
-Work = list[Iterator[Behaviour] | None]
+
+COMPOSITES: dict[type[Behaviour], Step] = {Sequence: sequence, Selector: selector, Parallel: parallel}
 
 
 def tick(root: Behaviour, visit: Visit | None = None) -> Status:
@@ -42,6 +45,20 @@ def tick(root: Behaviour, visit: Visit | None = None) -> Status:
     return Ticker().tick(root, visit)
 
 
+def kind_of(cls: type[Behaviour]) -> Kind:
+    """Return how nodes of a class are ticked: by the class that defines its `tick`."""
+    owner = next(base for base in cls.__mro__ if "tick" in vars(base))
+    is_polled = getattr(cls, "polled", False) is True
+    is_known = getattr(cls, "event_driven", False) is True
+    if owner is Behaviour or "tick_direct" in vars(owner):
+        return leaf_of(cls, is_direct=owner is not Behaviour, is_polled=is_polled, is_known=is_known)
+    if owner in (Decorator, OneShot, EternalGuard):
+        return decorator_of(cls, owner, is_polled=is_polled, is_known=is_known)
+    step = control if "steps" in vars(owner) else COMPOSITES.get(owner)
+    walk = parked if step in (sequence, selector) else None
+    return Kind(opaque) if step is None else Kind(step=step, walk=walk, polled=is_polled)
+
+
 class Ticker(Pass):
     """Ticks trees; what it found in the last pass can be read from it."""
 
@@ -49,12 +66,10 @@ class Ticker(Pass):
         """Tick a tree once and return the root's status."""
         self.renew(visit)
         token = CURRENT.set(self)
+        child: Behaviour | None = root
         try:
-            kind = KINDS.get(type(root)) or self.kind_of(type(root))
-            if kind.inline is not None:
-                kind.inline(self, root)
-            else:
-                self._drive(root)
+            while child is not None:
+                child = self._tick_below(child)
         finally:
             CURRENT.reset(token)
         return root.status
@@ -64,80 +79,64 @@ class Ticker(Pass):
         KINDS[cls] = kind = kind_of(cls)
         return kind
 
-    def _drive(self, root: Behaviour) -> None:
-        """Run the generators of the branches at work until the root's has ended."""
-        work: Work = []
-        nodes: list[Behaviour] = []
-        child: Behaviour | None = root
-        while child is not None or work:
-            try:
-                child = self._up(work, nodes) if child is None else self._down(child, work, nodes)
-            except BaseException as error:  # noqa: BLE001  # thrown into the branches above, and raised if none takes it
-                child = self._throw(work, nodes, error)
+    def _tick_below(self, child: Behaviour) -> Behaviour | None:
+        """Tick a node, and go on above it; return the next node that is to be ticked."""
+        try:
+            return self._up(self._down(child))
+        except BaseException as error:  # noqa: BLE001  # thrown into the branches above, and raised if none takes it
+            return self._throw(error)
 
-    def _down(self, node: Behaviour, work: Work, nodes: list[Behaviour]) -> Behaviour | None:
-        """Begin to tick a branch; return the one below it that is to be ticked next."""
+    def _down(self, child: Behaviour) -> Behaviour:
+        """Begin to tick a node and what it asks for; return the first one that is done."""
+        nodes, places = self.nodes, self.places
         while True:
-            nodes.append(node)
-            kind = KINDS.get(type(node)) or self.kind_of(type(node))
-            child = kind.below(self, node) if kind.below is not None and node.status is RUNNING else None
-            if child is None:
-                steps = self._start(kind, node)
-                work.append(steps)
-                return next(steps, None)
-            work.append(None)
-            inline = KINDS[type(child)].inline
-            if inline is not None:
-                inline(self, child)
-                return None if child.status is RUNNING else self._resume(child, work, node)
-            node = child
+            kind = KINDS.get(type(child)) or self.kind_of(type(child))
+            if kind.polled:
+                self.polled = True
+            asked = kind.walk(self, child) if kind.walk is not None and child.status is RUNNING else None
+            if asked is None and (kind.step is None or is_patched(child)):
+                (kind.inline or opaque)(self, child)
+                return child
+            nodes.append(child)
+            places.append(None if asked is None else WALKED)
+            if asked is None and kind.step is not None:
+                asked = kind.step(self, child, None)
+            if asked is None:
+                return self._leave()
+            child = asked
 
-    def _up(self, work: Work, nodes: list[Behaviour]) -> Behaviour | None:
-        """End the tick of a branch; return the next one that is to be ticked by a branch above."""
-        while True:
-            if work.pop() is None and self.visit is not None:
-                self.visit(nodes[-1])
-            done = nodes.pop()
-            if not work:
-                return None
-            branch = work[-1]
-            if branch is not None:
-                return next(branch, None)
-            if done.status is not RUNNING:
-                return self._resume(done, work, nodes[-1])
+    def _up(self, done: Behaviour) -> Behaviour | None:
+        """Go on with the branches above a node that is done, until one asks for another node below it."""
+        while self.nodes:
+            if done.status is not RUNNING or self.places[-1] is not WALKED:
+                step = KINDS[type(self.nodes[-1])].step
+                assert step is not None
+                asked = step(self, self.nodes[-1], done)
+                if asked is not None:
+                    return asked
+            done = self._leave()
+        return None
 
-    def _resume(self, done: Behaviour, work: Work, node: Behaviour) -> Behaviour | None:
-        """Go on with a branch that was walked through, now that the child at which it stood has finished."""
-        branch = KINDS[type(node)].branch
-        assert branch is not None
-        work[-1] = steps = branch(self, node, done)
-        return next(steps, None)
+    def _leave(self) -> Behaviour:
+        """Return the innermost branch at work, now that it is done."""
+        self.places.pop()
+        node = self.nodes.pop()
+        if self.visit is not None:
+            self.visit(node)
+        return node
 
-    def _start(self, kind: Kind, node: Behaviour) -> Iterator[Behaviour]:
-        """Return the generator that ticks a branch."""
-        if kind.branch is None or is_patched(node):
-            opaque(self, node)
-            return iter(())
-        return kind.branch(self, node)
-
-    def _throw(self, work: Work, nodes: list[Behaviour], error: BaseException) -> Behaviour | None:
+    def _throw(self, error: BaseException) -> Behaviour | None:
         """Throw an exception into the branches above; return what the one that takes it wants ticked next."""
-        self.blame(error, composites.at_work(nodes[-1], error))
-        nodes.pop()
-        del work[len(nodes) :]
-        while work:
-            if self._catches(nodes[-1]):
+        while self.nodes:
+            node, steps = self.nodes[-1], self.places[-1]
+            self.blame(error, node)
+            if KINDS[type(node)].step is control and steps is not None:
                 try:
-                    return cast("Branch", work[-1]).throw(error)
-                except StopIteration:
-                    return None
+                    asked = go_on(self, node, steps, error)
+                    return self._up(self._leave()) if asked is None else asked
                 except BaseException as raised:  # noqa: BLE001  # it goes on upwards
                     error = raised
-                    self.blame(error, nodes[-1])
-            work.pop()
-            nodes.pop()
+                    self.blame(error, node)
+            self.nodes.pop()
+            self.places.pop()
         raise error
-
-    def _catches(self, node: Behaviour) -> bool:
-        """Whether a branch at work looks at the exceptions of what is below."""
-        return KINDS[type(node)].catches
