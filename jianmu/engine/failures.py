@@ -30,6 +30,12 @@ class Failures:
         self._context.log_at(path).error("cleanup failed", exc_info=error)
         self._context.events.emit(CleanupFailed(reason=f"{type(error).__name__}: {error}"), path)
 
+    def report_late(self, path: str) -> None:
+        """Report a halted node that takes its time to clean up."""
+        reason = f"not cleaned up {self._context.halt_timeout:g} s after the halt"
+        self._context.log_at(path).warning("cleanup is late", reason=reason)
+        self._context.events.emit(CleanupFailed(reason=reason), path)
+
     def caught_above(self, node: Behaviour, error: BaseException) -> bool:
         """Whether a node above catches such an exception."""
         asks = (getattr(above, "catches", None) for above in ancestors(node))

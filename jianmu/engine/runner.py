@@ -28,7 +28,7 @@ from jianmu.engine.activity import RESULTS, Tasks
 from jianmu.engine.behaviour_tree import Tree
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
-from jianmu.engine.events import CleanupFailed, Stalled, StateChanged
+from jianmu.engine.events import Stalled, StateChanged
 from jianmu.engine.failures import Failures
 from jianmu.engine.halting import collect, halt, raise_first
 from jianmu.engine.host import Host
@@ -69,11 +69,6 @@ class End:
     limit: LimitExceeded | None = None
     error: BaseException | None = None
 
-    @property
-    def is_result(self) -> bool:
-        """Whether the tree itself gave a result."""
-        return self.status in RESULTS
-
 
 class ReactiveRunner(Generic[S]):
     """Drives one tree over one state.
@@ -104,7 +99,7 @@ class ReactiveRunner(Generic[S]):
             signal=self.signal,
             stir=self.wake.set,
             report=self.failures.report,
-            late=self._report_late,
+            late=self.failures.report_late,
         )
         self.host = Host(context.clock.pump, self._move)
         self.binder = Binder(context, state_manager, self.tasks)
@@ -160,11 +155,6 @@ class ReactiveRunner(Generic[S]):
                 version=change.version, fields=change.fields, changed=change.changed, writer=change.writer
             )
             self.context.events.emit(told, change.writer)
-
-    def _report_late(self, path: str) -> None:
-        reason = f"not cleaned up {self.options.halt_timeout:g} s after the halt"
-        self.context.log_at(path).warning("cleanup is late", reason=reason)
-        self.context.events.emit(CleanupFailed(reason=reason), path)
 
     def _move(self, group: TaskGroup | None) -> None:
         self.tasks.group = group
@@ -335,7 +325,7 @@ class ReactiveRunner(Generic[S]):
         if self._humans is not None:
             self._humans.dismiss()
         try:
-            if end.is_result:
+            if end.status in RESULTS:
                 self.parked = None
                 self._halt_leftovers()
             else:
@@ -343,7 +333,7 @@ class ReactiveRunner(Generic[S]):
         finally:
             await self._clean_up()
             self.failures.report_untold(self.tasks)
-            self.go("finish" if end.is_result else "rest")
+            self.go("finish" if end.status in RESULTS else "rest")
         self.tasks.raise_fatal()
 
     def park_now(self) -> None:
