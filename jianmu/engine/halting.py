@@ -40,10 +40,6 @@ def stopping(cls: type[Behaviour]) -> Stopping:
     return _STOPS.get(cls.stop, "custom")
 
 
-def stops_by_hook(stop: Callable[..., None]) -> None:
-    """Nothing."""
-
-
 def halt(node: Behaviour, report: Report | None = None, trace: Trace | None = None) -> None:
     """Stop a whole subtree with INVALID.
 

@@ -10,7 +10,6 @@ from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS
 from jianmu.engine.controller import Record, Request
-from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass
 from jianmu.engine.sticky import holds, may_hold
@@ -137,6 +136,3 @@ class InteractiveNode(NodeMixin, Behaviour):
     def _record(self) -> Record | None:
         """Return the record of the question that the node waits for."""
         return None if self._asked is None else self.context.run.interaction.record(self._asked)
-
-
-stops_by_hook(InteractiveNode.stop)

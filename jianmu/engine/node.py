@@ -12,7 +12,6 @@ from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.controller import Request
 from jianmu.engine.events import Event
-from jianmu.engine.halting import stops_by_hook
 from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Binding, Port, bindings, declare
 from jianmu.engine.sticky import holds, may_hold
@@ -231,6 +230,3 @@ class AsyncNode(NodeMixin, Behaviour):
         activity.asked.update(value.get("asked", ()))
         activity.result = Status[value["result"]] if value.get("result") else None
         activity.finished, activity.started = value.get("held", -1), value.get("started", -1)
-
-
-stops_by_hook(AsyncNode.stop)
