@@ -220,7 +220,7 @@ class Agent(Generic[S]):
 
     def halt(self, reason: str | None = None) -> None:
         """End the run that is on; it returns INVALID. Safe from any task and thread."""
-        if self._calls.in_use is not None:
+        if self._context.in_use is not None:
             self._context.log_at(None).info("halt was asked for", reason=reason)
             self.runner.halt()
 

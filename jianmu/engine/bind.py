@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -21,8 +22,8 @@ from jianmu.engine.node import AsyncNode, NodeMixin
 from jianmu.engine.ports import Fields, check
 from jianmu.engine.state import StateManager
 from jianmu.engine.ticker import kind_of
-from jianmu.engine.tree import descend, path_of
-from jianmu.errors import SetupError
+from jianmu.engine.tree import descend, escape, path_of, paths, segments
+from jianmu.errors import AgentBusyError, SetupError
 
 WAITS = (AsyncNode, InteractiveNode)
 
@@ -47,30 +48,52 @@ class Binder:
         self.has_async = False
         self.is_unruly = False
 
-    def bind(self, root: Behaviour) -> None:
-        """Bind all nodes of a tree or subtree.
+    def bind(self, top: Behaviour) -> list[Behaviour]:
+        """Bind all nodes of a tree, or of a subtree and those beside it that are not bound yet; return their tops.
 
         Raises:
             SetupError: something in it cannot work; with the node's path and what to write.
+            AgentBusyError: another agent is at work on the tree.
         """
-        for node, manager in self._scopes(root):
-            _check_shape(node)
-            if not isinstance(self._run.clock, RealClock):
-                _check_clock(node)
-            if isinstance(node, NodeMixin):
-                self._adopt(node, manager)
-            if node.children and (stopping(type(node)) == "custom" or kind_of(type(node)).inline is opaque):
-                self.is_unruly = True
-            node.bound_to = self._run  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+        fresh = [*self._vacant(top.parent)] if top.parent is not None else [(top, path_of(top))]
+        for root, place in fresh:
+            for node, path, manager in self._scopes(root, place):
+                self._bind(node, path, manager)
+        return [root for root, _ in fresh]
 
-    def _scopes(self, root: Behaviour) -> Iterator[tuple[Behaviour, StateManager[Any]]]:  # Any: any schema
-        """Yield each node with the state that it lives on, parents first."""
-        stack: list[tuple[Behaviour, StateManager[Any]]] = [(root, self._manager_above(root))]
-        while stack:
-            node, manager = stack.pop()
-            yield node, manager
-            inner = getattr(node, "inner_state", None)
-            stack.extend((child, inner or manager) for child in reversed(node.children))
+    def _bind(self, node: Behaviour, path: str, manager: StateManager[Any]) -> None:  # Any: any schema
+        """Bind one node."""
+        holder = vars(node).get("bound_to")
+        if holder is not None and holder is not self._run and holder.in_use:
+            raise AgentBusyError(f"node '{path}' is in a tree on which another agent is at work: build a tree for each")
+        _check_shape(node)
+        if not isinstance(self._run.clock, RealClock):
+            _check_clock(node)
+        if isinstance(node, NodeMixin):
+            self._adopt(node, path, manager)
+        if node.children and (stopping(type(node)) == "custom" or kind_of(type(node)).inline is opaque):
+            self.is_unruly = True
+        node.bound_to = self._run  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+
+    def _vacant(self, parent: Behaviour) -> Iterator[tuple[Behaviour, str]]:
+        """Yield the children that are not bound, with paths that no other child has: the others keep theirs."""
+        bound = [child for child in parent.children if vars(child).get("bound_to") is self._run]
+        taken = {child.context.path for child in bound if isinstance(child, NodeMixin)}
+        above = path_of(parent)
+        for child, part in zip(parent.children, segments(parent.children), strict=True):
+            if vars(child).get("bound_to") is not self._run:
+                others = (f"{above}/{escape(child.name)}[{count}]" for count in itertools.count(2))
+                path = next(path for path in itertools.chain([f"{above}/{part}"], others) if path not in taken)
+                taken.add(path)
+                yield child, path
+
+    def _scopes(self, root: Behaviour, place: str) -> Iterator[tuple[Behaviour, str, StateManager[Any]]]:
+        """Yield each node with its path and the state that it lives on, parents first."""
+        known: dict[Behaviour | None, StateManager[Any]] = {}
+        for node, path in paths(root, place):
+            manager = known.get(node.parent) or self._manager_above(node)
+            yield node, path, manager
+            known[node] = getattr(node, "inner_state", None) or manager
 
     def _manager_above(self, root: Behaviour) -> StateManager[Any]:  # Any: any schema
         """Return the state on which a subtree's root lives."""
@@ -82,9 +105,9 @@ class Binder:
             above = above.parent
         return self._manager
 
-    def _adopt(self, node: Any, manager: StateManager[Any]) -> None:  # Any: a NodeMixin that is a Behaviour
+    def _adopt(self, node: Any, path: str, manager: StateManager[Any]) -> None:  # Any: a NodeMixin that is a Behaviour
         """Give a node its context and check its ports."""
-        context = NodeContext(self._run, manager, node)
+        context = NodeContext(self._run, manager, node, path)
         if node.declared_ports:
             schema = manager.schema
             check(
@@ -97,7 +120,7 @@ class Binder:
             self.has_async = self.has_async or getattr(node, "is_asynchronous", True)
             cleans = isinstance(node, AsyncNode) and type(node).cleanup is not AsyncNode.cleanup
             hook = node.cleanup if cleans else None
-            context.activity = Activity(node, context.path, self._tasks, node.update_async, hook)
+            context.activity = Activity(node, path, self._tasks, node.update_async, hook)
         node.adopt(context)
         on_bound: Callable[[], None] | None = getattr(node, "on_bound", None)
         if on_bound is not None:
@@ -105,7 +128,11 @@ class Binder:
 
 
 def _check_shape(node: Behaviour) -> None:
-    """Refuse arguments of py_trees' own composites that are of the wrong kind."""
+    """Refuse a node that stands in two places, and arguments of py_trees' own composites of the wrong kind."""
+    for child in node.children:
+        if child.parent is not node:
+            above = "nothing" if child.parent is None else f"'{child.parent.name}'"
+            raise _refused(node, f"has the child '{child.name}', whose parent is {above}: build a node for each place")
     if isinstance(node, (Sequence, Selector)) and not isinstance(cast("object", node.memory), bool):
         kind = type(node).__name__
         fix = f'{kind}("{node.name}", memory=True, children=[...])'

@@ -75,7 +75,6 @@ class Calls(Generic[S]):
         self._stack: AsyncExitStack | None = None
         self._owner: int | None = None
         self._free = Wake()
-        self.in_use: str | None = None
         self._is_refused = False
         self._context.ticker.adopt = self._adopt
 
@@ -86,20 +85,24 @@ class Calls(Generic[S]):
         Raises:
             AgentBusyError: another call is on.
         """
-        if self.in_use is not None:
-            raise AgentBusyError(
-                f"{what} was called while {self.in_use} is on: await that first, or build an agent for each thread"
-            )
         root = self._runner.root
+        holder = vars(root)["bound_to"]
+        used = self._context.in_use or holder.in_use
+        if used is not None:
+            raise AgentBusyError(
+                f"{what} was called while {used} is on: await that first, or build an agent for each thread"
+            )
         if root.parent is not None:
             raise SetupError(f"this agent is the node '{path_of(root)}' of another one: call that one")
-        self.in_use = what
+        if holder is not self._context:
+            self._runner.binder.bind(root)  # another agent was built for this tree meanwhile
+        self._context.in_use = what
         self._is_refused = False
         self._runner.forget_halt()
         try:
             yield
         finally:
-            self.in_use = None
+            self._context.in_use = None
             self._free.set()
 
     # Runs
@@ -284,7 +287,7 @@ class Calls(Generic[S]):
         """Halt a call that another task has not ended yet, and wait for its end."""
         self._free.attach()
         with anyio.CancelScope(shield=True):
-            while self.in_use is not None:
+            while self._context.in_use is not None:
                 self._runner.halt()
                 await self._free.armed().wait()
                 self._free.take()
@@ -328,8 +331,8 @@ class Calls(Generic[S]):
 
     def _adopt(self, node: Behaviour) -> None:
         """Bind and set up a subtree that was put into the tree after its start."""
-        self._runner.binder.bind(node)
-        self._resources.add(node)
+        for top in self._runner.binder.bind(node):
+            self._resources.add(top)
 
     def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
         """Refuse new input while the thread's run is unfinished, unless it is to be given up."""

@@ -20,7 +20,7 @@ from jianmu.engine.ports import MISSING, Binding, Port
 from jianmu.engine.state import StateManager
 from jianmu.engine.suspend import Suspended
 from jianmu.engine.ticker import Ticker
-from jianmu.engine.tree import path_of, rounds_of
+from jianmu.engine.tree import rounds_of
 from jianmu.errors import RunError, SetupError
 
 
@@ -45,6 +45,7 @@ class RunContext:
         self.thread_id = ""
         self.run = 0
         self.passes = 0
+        self.in_use: str | None = None
         self.is_parking = False
         self.halt_timeout = 5.0
         self.signal: Callable[[], None] = lambda: None
@@ -90,11 +91,11 @@ class NodeContext:
 
     __slots__ = ("_bindings", "_ports", "activity", "manager", "node", "path", "run")
 
-    def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour) -> None:  # Any: any schema
+    def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:  # Any: any
         self.run = run
         self.manager = manager
         self.activity: Activity | None = None
-        self.path = path_of(node)
+        self.path = path
         self.node = node
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})

@@ -12,6 +12,7 @@ from jianmu.engine.context import RunContext
 from jianmu.engine.controller import Deed
 from jianmu.engine.events import Answered, Asked, HotLoop, NodeFinished, NodeHalted, NodeStarted, PassStarted
 from jianmu.engine.failures import Failures
+from jianmu.engine.node import NodeMixin
 from jianmu.engine.pace import Pace
 from jianmu.engine.record import Record
 from jianmu.engine.ticker import halt
@@ -153,7 +154,7 @@ class Passing:
     def _trace(self, what: str, node: Behaviour) -> None:
         """Tell what the ticker does to a node, as an event."""
         events = self._context.events
-        path = path_of(node)
+        path = node.context.path if isinstance(node, NodeMixin) else path_of(node)
         if what == "started":
             events.emit(NodeStarted(), path)
         elif what == "finished":
