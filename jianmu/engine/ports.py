@@ -192,18 +192,20 @@ def check(node: Behaviour, ports: Mapping[str, Port], bound: Mapping[str, Bindin
             raise _unbound(node, port)
         if binding is not None and binding.field is not None:
             _check_field(node, port, binding, fields)
-        elif port.is_output and (binding is not None):
-            path = path_of(node)
-            raise SetupError(f"node '{path}' binds output '{port.name}' to a literal: name a field", path=path)
-        elif not port.is_output:
-            _check_literal(node, port, port.default if binding is None else binding.literal)
+        else:
+            _check_literal(node, port, binding)
 
 
-def _check_literal(node: Behaviour, port: Port, value: object) -> None:
-    """Check the value of an input that is bound to no field."""
-    if not fits(type(value), port.type):
-        path, given = path_of(node), type(value).__name__
-        raise SetupError(f"node '{path}': port '{port.name}' takes {show(port.type)}, not {given}", path=path)
+def _check_literal(node: Behaviour, port: Port, binding: Binding | None) -> None:
+    """Check one port that is bound to no field."""
+    path = path_of(node)
+    if not port.is_output:
+        value = port.default if binding is None else binding.literal
+        if not fits(type(value), port.type):
+            what = f"takes {show(port.type)}, not {type(value).__name__}"
+            raise SetupError(f"node '{path}': port '{port.name}' {what}", path=path)
+    elif binding is not None:
+        raise SetupError(f"node '{path}' binds output '{port.name}' to a literal: name a field", path=path)
 
 
 def _unbound(node: Behaviour, port: Port) -> SetupError:
