@@ -17,7 +17,16 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast, get_args, get_origin, overload
+from typing import (  # Any: annotations are any object, and so are the values of ports
+    Any,
+    Generic,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)  # Any: annotations are any object, and so are the values of ports
 
 from py_trees.behaviour import Behaviour
 
@@ -39,7 +48,7 @@ class In(Generic[T]):
     def __get__(self, node: None, owner: type) -> Self: ...
     @overload
     def __get__(self, node: Any, owner: type) -> T: ...
-    def __get__(self, node: Any, owner: type) -> Any:  # Any: a descriptor serves every node class
+    def __get__(self, node: Any, owner: type) -> Any:
         """Return the value: of the field bound, or the literal."""
         return self if node is None else node.context.read_port(self._port.name)
 
@@ -54,7 +63,7 @@ class Out(Generic[T]):
     def __get__(self, node: None, owner: type) -> Self: ...
     @overload
     def __get__(self, node: Any, owner: type) -> T: ...
-    def __get__(self, node: Any, owner: type) -> Any:  # Any: a descriptor serves every node class
+    def __get__(self, node: Any, owner: type) -> Any:
         """Return the value of the field bound."""
         return self if node is None else node.context.read_port(self._port.name)
 
@@ -76,8 +85,8 @@ class Port:
 
     name: str
     is_output: bool
-    type: Any  # Any: an annotation
-    default: Any = MISSING  # Any: of the port's own type
+    type: Any
+    default: Any = MISSING
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Binding:
 
     field: str | None
     key: str | None = None
-    literal: Any = None  # Any: of the port's own type
+    literal: Any = None
 
     def __str__(self) -> str:
         """Return the binding as the user wrote it."""
@@ -120,7 +129,7 @@ def _is_taken(base: type, name: str) -> bool:
     return is_ours and name in vars(base) and not isinstance(vars(base)[name], In | Out)
 
 
-def _port(cls: type, name: str, annotation: Any) -> Port | None:  # Any: annotations are any object
+def _port(cls: type, name: str, annotation: Any) -> Port | None:
     """Return the port that an annotation declares, or None if it declares none."""
     if isinstance(annotation, str):
         if not DECLARES.match(annotation):
@@ -138,7 +147,7 @@ def _literal(value: object) -> object:
     return cast("Const[object]", value).value if isinstance(value, Const) else value
 
 
-def _evaluate(text: str, cls: type) -> Any:  # Any: whatever the annotation says
+def _evaluate(text: str, cls: type) -> Any:
     """Evaluate a text annotation in the module of its class and the functions around it."""
     frame = inspect.currentframe()
     names: dict[str, Any] = {}
@@ -174,7 +183,7 @@ def _bound(value: object) -> Binding:
 class Fields:
     """What ports need to know of a schema: the type of each field, and whether it takes others."""
 
-    def __init__(self, types: Mapping[str, Any], is_open: bool, name: str) -> None:  # Any: annotations
+    def __init__(self, types: Mapping[str, Any], is_open: bool, name: str) -> None:
         self.types = types
         self.is_open = is_open
         self.name = name
@@ -239,7 +248,7 @@ def _check_field(node: Behaviour, port: Port, binding: Binding, fields: Fields) 
         raise SetupError(f"{where}: the port {arrow}, but '{binding}' is {show(kind)}", path=path)
 
 
-def _value_type(annotation: Any) -> Any:  # Any: annotations
+def _value_type(annotation: Any) -> Any:
     """Return the type of a dict field's values, or MISSING if the field is no dict."""
     if annotation is Any:
         return Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Self  # Any: what the run returns is of no use here
 
 import anyio
 from anyio.abc import TaskGroup

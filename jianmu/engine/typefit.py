@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin  # Any: annotations are any object
 
 
-def fits(source: Any, target: Any) -> bool:  # Any: annotations are any object
+def fits(source: Any, target: Any) -> bool:
     """Return False only where no value of `source` could be one of `target`."""
     return any(_one_fits(one, other) for one in _options(source) for other in _options(target))
 
 
-def show(annotation: Any) -> str:  # Any: annotations are any object
+def show(annotation: Any) -> str:
     """Return an annotation as a user would write it."""
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__name__
     return str(annotation).replace("typing.", "")
 
 
-def _options(annotation: Any) -> list[Any]:  # Any: annotations
+def _options(annotation: Any) -> list[Any]:
     """Return the members of a union, without `Annotated` and aliases; literals as their classes."""
     while get_origin(annotation) is Annotated or hasattr(annotation, "__value__"):
         annotation = annotation.__value__ if hasattr(annotation, "__value__") else get_args(annotation)[0]
@@ -29,7 +29,7 @@ def _options(annotation: Any) -> list[Any]:  # Any: annotations
     return [annotation]
 
 
-def _one_fits(source: Any, target: Any) -> bool:  # Any: annotations
+def _one_fits(source: Any, target: Any) -> bool:
     """Compare two annotations that are no unions."""
     one, other = _class(source), _class(target)
     if one is None or other is None:
@@ -45,7 +45,7 @@ def _one_fits(source: Any, target: Any) -> bool:  # Any: annotations
     return len(mine) != len(theirs) or all(fits(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-def _class(annotation: Any) -> type | None:  # Any: annotations
+def _class(annotation: Any) -> type | None:
     """Return the class of an annotation, or None where there is nothing to compare."""
     if annotation is Any or annotation is Ellipsis or isinstance(annotation, TypeVar):
         return None
