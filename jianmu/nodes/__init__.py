@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
-from py_trees.decorators import Condition as Condition
 from py_trees.decorators import (
+    Condition,
     Count,
     EternalGuard,
     FailureIsRunning,
@@ -20,68 +20,24 @@ from py_trees.decorators import (
     SuccessIsRunning,
 )
 
+from jianmu.engine.control import Control
 from jianmu.engine.interaction import Answer, Request, default, escalate, fail
 from jianmu.engine.interactive import InteractiveNode
-from jianmu.nodes.approve import Approve
-from jianmu.nodes.ask import AskHuman, Choose, WaitFor
+from jianmu.nodes.ask import Approve, AskHuman, Choose, WaitFor
 from jianmu.nodes.control import IfThenElse, Race, Switch, Utility
-from jianmu.nodes.decorators import ForceFailure, ForceSuccess, Invert
+from jianmu.nodes.decorators import Catch, ForceFailure, ForceSuccess, Guard, Invert, LoopUntilSuccess, Repeat, Retry
 from jianmu.nodes.final import Finally
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
-from jianmu.nodes.guards import Catch, Guard
-from jianmu.nodes.loops import LoopUntilSuccess, Repeat, Retry
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer
 
 __all__ = [
-    "Answer",
-    "Approve",
-    "AskHuman",
-    "Catch",
-    "Choose",
-    "Condition",
-    "Cooldown",
-    "Count",
-    "EternalGuard",
-    "FailureIsRunning",
-    "FailureIsSuccess",
-    "Finally",
-    "ForEach",
-    "ForceFailure",
-    "ForceSuccess",
-    "Guard",
-    "IfThenElse",
-    "InteractiveNode",
-    "Invert",
-    "Inverter",
-    "LoopUntilSuccess",
-    "OneShot",
-    "Parallel",
-    "ParallelPolicy",
-    "PassThrough",
-    "Race",
-    "Repeat",
-    "Request",
-    "Retry",
-    "RunningIsFailure",
-    "RunningIsSuccess",
-    "Selector",
-    "Sequence",
-    "StatusToBlackboard",
-    "SubAgent",
-    "SuccessIsFailure",
-    "SuccessIsRunning",
-    "Switch",
-    "Timeout",
-    "Timer",
-    "Utility",
-    "WaitFor",
-    "action",
-    "async_action",
-    "async_condition",
-    "condition",
-    "default",
-    "escalate",
-    "fail",
-]
+    "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "Control", "Cooldown", "Count",
+    "EternalGuard", "FailureIsRunning", "FailureIsSuccess", "Finally", "ForEach", "ForceFailure", "ForceSuccess",
+    "Guard", "IfThenElse", "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot", "Parallel",
+    "ParallelPolicy", "PassThrough", "Race", "Repeat", "Request", "Retry", "RunningIsFailure", "RunningIsSuccess",
+    "Selector", "Sequence", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch",
+    "Timeout", "Timer", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition", "default",
+    "escalate", "fail",
+]  # fmt: skip

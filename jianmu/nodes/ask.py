@@ -1,75 +1,52 @@
-"""Leaves that ask a person or wait for the outside: AskHuman, Choose, WaitFor."""
+"""Nodes that ask a person or wait for the outside: AskHuman, Choose, WaitFor, Approve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict, Union, Unpack  # Any: snapshots and answers, whose types are the user's
 
+from py_trees.behaviour import Behaviour
 from py_trees.common import Status
+from py_trees.decorators import Decorator
 from pydantic import JsonValue
 
-from jianmu.engine.interaction import Request, fail
+from jianmu.engine.control import Steps
+from jianmu.engine.interaction import Approval, Request, digest_of_shown, fail
 from jianmu.engine.interactive import InteractiveNode
+from jianmu.engine.passes import Pass
 from jianmu.engine.ports import Port
 from jianmu.engine.questions import Step
-from jianmu.errors import SetupError
-from jianmu.nodes.options import Amount, Number, give_ports, plain, wrong_kind
+from jianmu.engine.watching import mark_loops
+from jianmu.nodes.base import SECONDS, Number, Option, Shape, Wrapper, give_ports, plain
 
 Message = str | Callable[[Any], str]
+Show = Callable[[Any], JsonValue]
+Choices = Sequence[JsonValue] | Callable[[Any], Sequence[JsonValue]]
+CHOICES: Shape = (
+    (lambda v: isinstance(v, list | tuple) and v not in ([], ())),
+    "a list of JSON values that is not empty",
+)
 
 
-class RequestOptions(TypedDict, total=False):
+class Options(TypedDict, total=False):
     """The options of a `Request` that nodes hand on."""
 
     reason: str
     key: str | None
-    data: JsonValue | Callable[[Any], JsonValue]
+    data: JsonValue | Show
     expires: Sequence[Step] | None
     assignee: str | None
     metadata: Mapping[str, JsonValue] | None
     private: JsonValue
 
 
-def give_into(node: InteractiveNode, into: str | None, kind: object) -> None:
-    """Give a node the output `into`, which takes answers of a kind; without a field they are dropped."""
-    port = Port("into", True, Any if isinstance(kind, dict) else kind, None)
-    give_ports(node, {"into": port}, {} if into is None else {"into": into})
+class Asking(InteractiveNode):
+    """What the leaves share: the answer is written to the output `into`; without a field it is dropped."""
 
-
-class AskHuman(InteractiveNode):
-    """Ask a person.
-
-    Writes the answer to `into`.
-    SUCCESS when it is answered.
-    RUNNING while the question is open.
-    FAILURE when it was declined or cancelled, has expired or was withdrawn; the feedback has the reason.
-    Halting withdraws the question; the next entry asks anew.
-
-    Args:
-        name: the node's name.
-        message: what to ask, or a function of the snapshot.
-        answer: the type of the answer, or a JSON schema.
-        into: the field that takes the answer, or `field.key` of a dict field.
-        options: as those of a `Request`: `reason`, `key`, `data`, `expires`, `assignee`, `metadata`, `private`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        message: Message,
-        answer: object = str,
-        into: str | None = None,
-        **options: Unpack[RequestOptions],
-    ) -> None:
-        super().__init__(name)
-        self._request = Request(message, answer=answer, **options)
-        self.answers = answer
-        give_into(self, into, answer)
-
-    def request(self) -> Request:
-        """Return what is asked."""
-        return self._request
+    def _write_into(self, into: str | None, kind: object) -> None:
+        port = Port("into", True, Any if isinstance(kind, dict) else kind, None)
+        give_ports(self, {"into": port}, {} if into is None else {"into": into})
 
     def on_answer(self, answer: Any) -> Status:  # Any: of the type asked for
         """Write the answer."""
@@ -77,109 +54,159 @@ class AskHuman(InteractiveNode):
         return Status.SUCCESS
 
 
-class Choose(InteractiveNode):
-    """Ask a person to choose one of several options.
+class AskHuman(Asking):
+    """Ask a person for an `answer` of a type, or of a JSON schema; the options are those of a `Request`.
 
-    Writes the option chosen to `into`.
+    Writes the answer to the field `into`, or to `field.key` of a dict field.
+    SUCCESS when it is answered.
+    RUNNING while the question is open.
+    FAILURE when it was declined or cancelled, has expired or was withdrawn; the feedback has the reason.
+    Halting withdraws the question; the next entry asks anew.
+    """
+
+    def __init__(
+        self, name: str, *, message: Message, answer: object = str, into: str | None = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(name)
+        self._request = Request(message, answer=answer, **options)
+        self.answers = answer
+        self._write_into(into, answer)
+
+    def request(self) -> Request:
+        """Return what is asked."""
+        return self._request
+
+
+class Choose(Asking):
+    """Ask a person to choose one of the `options`, which are JSON; `more` options are those of a `Request`.
+
+    Writes the option chosen to the field `into`, or to `field.key` of a dict field.
     SUCCESS when one was chosen; all else is refused at the door, and the question stays open.
     RUNNING while the question is open.
     FAILURE when it was declined or cancelled, has expired or was withdrawn; the feedback has the reason.
     Halting withdraws the question; the next entry asks anew.
-
-    Args:
-        name: the node's name.
-        message: what to ask, or a function of the snapshot.
-        options: the JSON values to choose from, or a function of the snapshot that returns them.
-        into: the field that takes the option, or `field.key` of a dict field.
-        more: as those of a `Request`: `reason`, `key`, `data`, `expires`, `assignee`, `metadata`, `private`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        message: Message,
-        options: Sequence[JsonValue] | Callable[[Any], Sequence[JsonValue]],
-        into: str,
-        **more: Unpack[RequestOptions],
-    ) -> None:
+    def __init__(self, name: str, *, message: Message, options: Choices, into: str, **more: Unpack[Options]) -> None:
         super().__init__(name)
-        self._call = f'Choose("{name}", options=...)'
         self._message, self._more = message, more
-        self._options = options
+        self._options = Option(self, "options", options, CHOICES)
         kind: object = Any
-        if callable(options):
-            plain(self._call, options)
-        elif isinstance(options, list | tuple) and options:
-            self._asking(options)
+        if not callable(options):
+            self.request()
             kind = Union[tuple(type(option) for option in options)]  # noqa: UP007  # built at run time
-        else:
-            raise SetupError(f"{self._call} takes a list of JSON values that is not empty, not {options!r}")
-        give_into(self, into, kind)
+        self._write_into(into, kind)
 
     def request(self) -> Request:
         """Return what is asked, with the options as they are now."""
-        if not callable(self._options):
-            return self._asking(self._options)
-        options: object = self._options(self.read_state())
-        if not isinstance(options, list | tuple) or not options:
-            raise wrong_kind(self, self._call, "a list of JSON values that is not empty", options)
-        return self._asking(options)
-
-    def on_answer(self, answer: JsonValue) -> Status:
-        """Write the option chosen."""
-        self.write_port("into", answer)
-        return Status.SUCCESS
-
-    def _asking(self, options: Sequence[JsonValue]) -> Request:
-        return Request(self._message, answer={"enum": list(options)}, **self._more)
+        return Request(self._message, answer={"enum": list(self._options())}, **self._more)
 
 
-class WaitFor(InteractiveNode):
-    """Wait for an answer from outside, for a time, or for the one within the other.
+class WaitFor(Asking):
+    """Wait for an answer from outside, for `seconds` from the entry on, or for the one within the other.
 
     The run is suspended meanwhile; the question has the reason "wait", and any JSON value answers it.
-    Writes the answer to `into`.
+    Writes the answer to the field `into`, or to `field.key` of a dict field.
     SUCCESS when it is answered; and, without a message, when `seconds` are over.
     RUNNING until then.
     FAILURE when `seconds` are over and there is a message; when it was declined, cancelled or
     withdrawn. The feedback has the reason.
     Halting withdraws the question; the next entry waits anew.
-
-    Args:
-        name: the node's name.
-        message: what is waited for, or a function of the snapshot; by default the node's name is shown.
-        seconds: how long at most, or a function of the snapshot, called when the node is entered.
-        into: the field that takes the answer, or `field.key` of a dict field.
     """
 
     def __init__(
         self, name: str, *, message: Message | None = None, seconds: Number | None = None, into: str | None = None
     ) -> None:
         super().__init__(name)
-        self._message = message
-        self._seconds = None if seconds is None else Amount(f'WaitFor("{name}", seconds=...)', seconds)
-        self._asking(None)
-        give_into(self, into, Any)
+        self._request = Request(name if message is None else message, answer=Any, reason="wait")
+        self._is_mere = message is None
+        self._seconds = None if seconds is None else Option(self, "seconds", seconds, SECONDS)
+        self._write_into(into, Any)
 
     def request(self) -> Request:
         """Return what is waited for."""
-        return self._asking(None if self._seconds is None else self._seconds.of(self))
-
-    def on_answer(self, answer: JsonValue) -> Status:
-        """Write the answer."""
-        self.write_port("into", answer)
-        return Status.SUCCESS
+        expires = None if self._seconds is None else [fail(after=self._seconds())]
+        return replace(self._request, expires=expires)
 
     def on_unanswered(self, reason: str) -> Status:
         """Tell the end of a mere wait from a wait that was in vain."""
         record = self._record()
-        if self._message is None and record is not None and record.status == "expired":
+        if self._is_mere and record is not None and record.status == "expired":
             self.feedback_message = "the time is over"
             return Status.SUCCESS
         return super().on_unanswered(reason)
 
-    def _asking(self, seconds: float | None) -> Request:
-        message = self.name if self._message is None else self._message
-        expires = None if seconds is None else [fail(after=seconds)]
-        return Request(message, answer=Any, reason="wait", expires=expires)
+
+class Approve(Wrapper, InteractiveNode):
+    """Ask for approval, then run the child; the options are those of a `Request`.
+
+    What `show(snapshot)` returns, which is JSON, is shown beside the message. Both are computed when the node asks and
+    again before the child starts: if they differ, the approval was for something else, and the node asks anew.
+    SUCCESS, FAILURE: as the child, once approved.
+    RUNNING while the question is open, and while the child is.
+    FAILURE when it was rejected or declined, has expired or was withdrawn; the feedback has the reason.
+    Halting withdraws the question and halts the child; the next entry asks anew.
+
+    Attributes:
+        edited: what to do instead, as the person who approved has put it, or None.
+    """
+
+    is_loop = True
+    keeps = ("_asked", "_is_approved", "edited")
+    stop = Decorator.stop  # pyright: ignore[reportAssignmentType]  # a decorator stops its child as well
+    answers = Approval
+    edited: JsonValue = None
+    _is_approved = False
+
+    def __init__(
+        self, name: str, child: Behaviour, *, message: Message, show: Show | None = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(name, child)
+        if show is not None:
+            plain(self, "show", show)
+            options["data"] = show
+        options.setdefault("reason", "approval")
+        self._request = Request(message, answer=Approval, **options)
+
+    def initialise(self) -> None:
+        """Begin without an approval; what is asked now is not asked again by being looked at."""
+        super().initialise()
+        mark_loops(self.decorated, Pass.current().number)
+
+    def steps(self) -> Steps:
+        """Ask, wait, look at what was decided, then tick the child."""
+        if not self._is_approved:
+            status = InteractiveNode.update(self)
+            if status is not Status.SUCCESS:
+                return status
+            self._is_approved = True
+        yield self.decorated
+        return self.update()
+
+    def request(self) -> Request:
+        """Return what is asked."""
+        return self._request
+
+    def on_answer(self, answer: Approval) -> Status | Request:
+        """Look whether what would be done now was approved; if something else was, ask anew."""
+        record, snapshot, data = self._record(), self.read_state(), self._request.data
+        message = self._request.message
+        shown = message(snapshot) if callable(message) else message
+        if not answer.approved:
+            self.feedback_message = answer.reason or "rejected"
+            return Status.FAILURE
+        if record and record.question.digest != digest_of_shown(shown, data(snapshot) if callable(data) else data):
+            return self._request
+        self.edited, self.feedback_message = answer.edited_args, ""
+        return Status.SUCCESS
+
+    def terminate(self, new_status: Status) -> None:
+        """Withdraw the question, unless the run is only parked."""
+        if new_status is Status.INVALID:
+            self.on_halt()
+
+    def restore(self, value: Any) -> None:
+        """Take back the question, or the approval."""
+        super().restore(value)
+        if self._asked is not None and not self._is_approved:
+            self.context.run.interaction.attach_adapter(self._asked, Approval)

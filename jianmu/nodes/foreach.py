@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, cast, get_args, get_origin  # Any: items, whose type is the user's
+from typing import Any, ClassVar, TypeAlias, get_args, get_origin  # Any: items, whose type is the user's
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -14,32 +14,25 @@ from jianmu.engine.answers import json_text
 from jianmu.engine.control import Steps
 from jianmu.engine.ports import Port
 from jianmu.errors import RunError
-from jianmu.nodes.base import Branch
-from jianmu.nodes.options import Amount, Number, check_child, give_ports, plain, wrong_kind
+from jianmu.nodes.base import Branch, Number, Option, Shape, call_of, check_child, checked, give_ports, plain, whole
 
-Made: TypeAlias = Behaviour | tuple[Behaviour, str]
-Body: TypeAlias = Callable[[Any, int], Made]  # Any: an item
-Over: TypeAlias = str | Sequence[Any] | Callable[[Any], Iterable[Any]]  # Any: items, and a snapshot
+Body: TypeAlias = Callable[[Any, int], Behaviour | tuple[Behaviour, str]]
+Over: TypeAlias = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
+Key: TypeAlias = Callable[[Any], JsonValue] | None
+ITEMS: Shape = ((lambda v: isinstance(v, Iterable) and not isinstance(v, str | bytes | Mapping)), "a list")
 
 
 class ForEach(Branch):
     """Run a subtree for each item of a list, side by side.
 
-    The list is taken when the node is entered; None is an empty one. Each item is a round of its own.
-    Reads the field `over`; writes the results to `into`, in the order of the items, when all have succeeded.
-    SUCCESS when the subtrees of all items have succeeded; at once for an empty list.
+    The list is what the field `over` (or `field.key`), a function of the snapshot or a list has when the node is
+    entered; None is an empty one. `body(item, index)` builds the item's subtree, or returns (subtree, field of its
+    result), which is read when it has succeeded; it is called again after a load. Each item is a round of its own,
+    named by its index or by `key(item)`, as JSON.
+    SUCCESS when all have succeeded, at once for an empty list; then the results are written to `into`, in item order.
     FAILURE when one has failed; the others are halted, and nothing is written.
-    RUNNING until then; with a `limit`, the next one starts when one has finished.
+    RUNNING until then; with a `limit`, so many run at a time, and the next one starts when one has finished.
     Halting halts all; the next entry takes the list anew.
-
-    Args:
-        name: the node's name.
-        body: called with item and index, builds the item's subtree; or returns (subtree, field of its
-            result), where the field is read when that subtree has finished. It is called again after a load.
-        over: the field that has the list, or `field.key`; or a function of the snapshot; or a list.
-        into: the field that takes the list of results, or `field.key`.
-        limit: how many run at the same time, or a function of the snapshot.
-        key: a function of the item that gives its name among the rounds, as JSON; by default its index.
     """
 
     is_loop = True
@@ -53,22 +46,19 @@ class ForEach(Branch):
         over: Over,
         into: str | None = None,
         limit: Number | None = None,
-        key: Callable[[Any], JsonValue] | None = None,
+        key: Key = None,
     ) -> None:
         super().__init__(name, [])
-        call = f'ForEach("{name}", body, over=...)'
-        plain(call.replace("body", "body(item, index)"), body)
-        if callable(over):
-            plain(call, over)
-        if key is not None:
-            plain(call.replace("over", "key"), key)
+        for option, fn in {"body": body, "over": over, "key": key}.items():
+            if option == "body" or callable(fn) or (option == "key" and fn is not None):
+                plain(self, option, fn)
         ports = {"over": Port("over", False, Any), "into": Port("into", True, list[Any], None)}
         give_ports(self, ports, {"over": over} if into is None else {"over": over, "into": into})
         self._body, self._key, self._into = body, key, into
-        self._limit = None if limit is None else Amount(call.replace("over", "limit"), limit, least=1, is_count=True)
-        self._items: list[Any] = []  # Any: as above
+        self._limit = None if limit is None else Option(self, "limit", limit, whole(1))
+        self._items: list[Any] = []
         self._fields: list[str | None] = []
-        self._results: dict[int, Any] = {}  # Any: results, of the user's types
+        self._results: dict[int, Any] = {}
         self._rounds: dict[Behaviour, JsonValue] = {}
 
     def initialise(self) -> None:
@@ -77,7 +67,7 @@ class ForEach(Branch):
 
     def steps(self) -> Steps:
         """Tick what is at work, and start as many as the limit allows."""
-        room = len(self.children) if self._limit is None else self._limit.count(self)
+        room = len(self.children) if self._limit is None else self._limit()
         room -= sum(child.status is Status.RUNNING for child in self.children)
         for place, child in enumerate(self.children):
             if child.status is Status.SUCCESS or (child.status is not Status.RUNNING and room <= 0):
@@ -101,17 +91,13 @@ class ForEach(Branch):
         """Return the key of the item that a subtree belongs to, or its index."""
         return self._rounds.get(child)
 
-    def _listed(self) -> list[Any]:  # Any: items
+    def _listed(self) -> list[Any]:
         """Return the items as they are in the state now."""
-        given: Any = self.context.read_port("over")  # Any: checked next
+        given = self.context.read_port("over")
         found = given(self.read_state()) if callable(given) else given
-        if found is None:
-            return []
-        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-            raise wrong_kind(self, f'ForEach("{self.name}", body, over=...)', "a list", cast("object", found))
-        return list(cast("Iterable[Any]", found))
+        return [] if found is None else list(checked(self, call_of(self, "over"), ITEMS, found))
 
-    def _build(self, items: list[Any]) -> None:  # Any: items
+    def _build(self, items: list[Any]) -> None:
         """Build the subtrees."""
         self.remove_all_children()
         self._items, self._fields, self._results, self._rounds = items, [], {}, {}
@@ -120,33 +106,27 @@ class ForEach(Branch):
             child, field = made if isinstance(made, tuple) else (made, None)
             check_child(f"what body(item, {place}) of node '{self.context.path}' returns", child)
             if self._into is not None and not isinstance(field, str):
-                raise self._wants_field()
+                raise self._error('has into=, but its body does not say where results are: return (subtree, "<field>")')
             self.add_child(child)
             self._fields.append(field)
             self._rounds[child] = place if self._key is None else self._key(item)
 
-    def _wants_field(self) -> RunError:
-        path = self.context.path
-        text = f"node '{path}' has into=, but its body does not say where results are: return (subtree, \"<field>\")"
-        return RunError(text, path=path)
-
     def _take_result(self, place: int) -> None:
         """Read the result of an item that has succeeded."""
         text = self._fields[place]
-        if text is None or self._into is None:
-            return
-        field, _, key = text.partition(".")
-        value: Any = self.context.manager.read(field)  # Any: the field's own type
-        self._results[place] = value and value.get(key) if key else value
+        if text is not None and self._into is not None:
+            field, _, key = text.partition(".")
+            value = self.context.manager.read(field)
+            self._results[place] = value and value.get(key) if key else value
 
-    def memento(self) -> Any:  # Any: JSON
+    def memento(self) -> Any:
         """Return the items and the results that are in, as JSON."""
         if self.status is not Status.RUNNING:
             return None
         results = {str(place): self._as_json(value) for place, value in self._results.items()}
         return {"items": [self._as_json(item) for item in self._items], "results": results}
 
-    def restore(self, value: Any) -> None:  # Any: JSON
+    def restore(self, value: Any) -> None:
         """Build the subtrees of the same items again."""
         today = {json_text(self._as_json(item)): item for item in self._listed()}
         adapter = TypeAdapter[Any](self._item_type())
@@ -154,19 +134,19 @@ class ForEach(Branch):
         self._build([today[text] if text in today else adapter.validate_json(text) for text in texts])
         self._results = {int(place): result for place, result in value["results"].items()}
 
-    def _as_json(self, value: Any) -> JsonValue:  # Any: an item or a result
+    def _as_json(self, value: Any) -> JsonValue:
         try:
             return to_jsonable_python(value)
         except PydanticSerializationError:
             kind = type(value).__name__
-        path = self.context.path
-        text = f"node '{path}' cannot be saved: its items or results hold {kind}, which has no JSON form"
-        raise RunError(text, path=path)
+        raise self._error(f"cannot be saved: its items or results hold {kind}, which has no JSON form")
 
-    def _item_type(self) -> Any:  # Any: an annotation
+    def _error(self, what: str) -> RunError:
+        return RunError(f"node '{self.context.path}' {what}", path=self.context.path)
+
+    def _item_type(self) -> Any:
         """Return the type of the items, where a field's annotation tells it."""
-        field = self.port_bindings["over"].field
-        annotation = self.context.manager.schema.types.get(field or "", Any)
+        annotation = self.context.manager.schema.types.get(self.port_bindings["over"].field or "", Any)
         for option in (annotation, *get_args(annotation)):
             origin = get_origin(option)
             if isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any  # Any: both schemas are the users'
 
 from py_trees.behaviour import Behaviour
@@ -13,29 +13,23 @@ from jianmu.engine.control import Steps
 from jianmu.engine.ports import Port
 from jianmu.engine.state import Replace, StateChange, StateManager
 from jianmu.errors import SetupError
-from jianmu.nodes.base import Wrapper
-from jianmu.nodes.options import give_ports
+from jianmu.nodes.base import Wrapper, give_ports
 
 
 class SubAgent(Wrapper):
     """Run another agent's tree on its own state; the two exchange through the bindings only.
 
+    `inputs` are outer fields, `field.key` or `Const(...)`, by the inner field; `outputs` inner fields by the outer one.
     When it is entered, the run fields of the inner state are set back. Inputs are copied then, and
     again in the pass after the outer field was changed; they replace the inner value.
     SUCCESS, FAILURE: as the inner tree; the outputs are written then, as one write where they are whole fields.
     RUNNING while the inner tree is.
     Halting halts the inner tree; nothing is written.
-
-    Args:
-        name: the node's name.
-        root: the inner tree.
-        manager: the inner state.
-        inputs: the outer field, or `field.key`, by the inner field that takes its value; `Const(...)` is a literal.
-        outputs: the inner field by the outer one, or `field.key`, that takes its value.
     """
 
     is_loop = True
     keeps = ("_seen",)
+    _seen = -1
 
     def __init__(
         self,
@@ -50,12 +44,10 @@ class SubAgent(Wrapper):
         self.inner_state = manager
         self._inputs = {f"inputs.{inner}": inner for inner in inputs or {}}
         self._outputs = {f"outputs.{outer}": inner for outer, inner in (outputs or {}).items()}
+        inner_names = self._inputs | self._outputs
         types = manager.schema.types
-        ports = {port: Port(port, False, types.get(inner, Any)) for port, inner in self._inputs.items()}
-        ports |= {port: Port(port, True, types.get(inner, Any)) for port, inner in self._outputs.items()}
-        bound = {f"inputs.{inner}": outer for inner, outer in (inputs or {}).items()}
-        give_ports(self, ports, bound | {f"outputs.{outer}": outer for outer in outputs or {}})
-        self._seen = -1
+        ports = {port: Port(port, port in self._outputs, types.get(inner, Any)) for port, inner in inner_names.items()}
+        give_ports(self, ports, dict(zip(ports, [*(inputs or {}).values(), *(outputs or {})], strict=True)))
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def on_bound(self) -> None:
@@ -64,29 +56,22 @@ class SubAgent(Wrapper):
         Raises:
             SetupError: the inner schema has no such field; with the node's path.
         """
-        schema = self.inner_state.schema
-        for name in self._inputs.values():
-            self._check_name(name, schema.input_fields, "takes")
-        for name in self._outputs.values():
-            self._check_name(name, schema.output_fields, "gives")
+        schema, path = self.inner_state.schema, self.context.path
+        for port, name in (self._inputs | self._outputs).items():
+            known, does = (schema.input_fields, "takes") if port in self._inputs else (schema.output_fields, "gives")
+            if name in known or (name not in schema.types and schema.extra is not None):
+                continue
+            near = difflib.get_close_matches(name, known)
+            hint = f"did you mean '{near[0]}'?" if near else f"it {does} {', '.join(known) or 'nothing'}"
+            text = f"node '{path}' binds '{name}', but {schema.model.__name__} {does} no such field: {hint}"
+            raise SetupError(text, path=path)
         self._unsubscribe()
         self._unsubscribe = self.inner_state.subscribe(self._on_change)
 
-    def _check_name(self, name: str, known: Collection[str], does: str) -> None:
-        """Refuse an inner name that the inner agent does not show."""
-        schema, path = self.inner_state.schema, self.context.path
-        if name in known or (name not in schema.types and schema.extra is not None):
-            return
-        near = difflib.get_close_matches(name, known)
-        hint = f"did you mean '{near[0]}'?" if near else f"it {does} {', '.join(known) or 'nothing'}"
-        raise SetupError(
-            f"node '{path}' binds '{name}', but {schema.model.__name__} {does} no such field: {hint}", path=path
-        )
-
     def initialise(self) -> None:
         """Begin a run of the inner agent."""
+        super().initialise()
         self.inner_state.reset_run_fields()
-        self._seen = -1
 
     def steps(self) -> Steps:
         """Copy the inputs, tick the inner tree, write the outputs."""
@@ -104,10 +89,12 @@ class SubAgent(Wrapper):
     def _copy_inputs(self) -> None:
         """Copy the inputs that were changed since they were copied last."""
         version = self.context.manager.version
-        fresh = [(inner, self.context.read_port(port)) for port, inner in self._inputs.items() if self._is_new(port)]
+        fresh = {
+            inner: Replace(self.context.read_port(port)) for port, inner in self._inputs.items() if self._is_new(port)
+        }
         self._seen = version
         if fresh:
-            self.inner_state.update({inner: Replace(value) for inner, value in fresh}, _writer=self.context.path)
+            self.inner_state.update(fresh, _writer=self.context.path)
 
     def _is_new(self, port: str) -> bool:
         """Whether an input has to be copied."""
