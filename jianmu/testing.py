@@ -131,7 +131,8 @@ class TickRecorder:
         return self.callbacks.count((callback, path))
 
     def _note_write(self, change: StateChange) -> None:
-        self.writes.append((change.writer, tuple(change.fields)))
+        if not change.is_runtime:
+            self.writes.append((change.writer, tuple(change.fields)))
 
     def _listen(self, node: Behaviour, name: str) -> None:
         """Put a callback that records in front of a node's own."""
