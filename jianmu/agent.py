@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast  # Any: see Call; JSON; the user's own
 
 import anyio
 from anyio.lowlevel import current_token
@@ -72,7 +72,7 @@ class Agent(Generic[S]):
         state_schema: type[S] | None = None,
         *,
         state: StateManager[S] | None = None,
-        deps: Any = None,  # Any: the user's own object
+        deps: Any = None,
         store: Checkpointer | None = None,
         clock: Clock | None = None,
         limits: Limits | None = None,
@@ -124,7 +124,7 @@ class Agent(Generic[S]):
         return self.state_manager.get()
 
     @property
-    def output(self) -> dict[str, Any]:  # Any: the schema's own types
+    def output(self) -> dict[str, Any]:
         """The fields of the state that are not hidden; empty until the required ones have values."""
         return self._calls.output()
 
@@ -155,7 +155,7 @@ class Agent(Generic[S]):
 
     # Runs
 
-    async def run(self, input: Values | None = None, **call: Any) -> Status:  # Any: see Call
+    async def run(self, input: Values | None = None, **call: Any) -> Status:
         """Run the tree until it succeeds or fails; questions are waited for.
 
         Args:
@@ -175,17 +175,17 @@ class Agent(Generic[S]):
             raise end.limit
         return end.status
 
-    async def run_until_suspend(self, input: Values | None = None, **call: Any) -> Outcome:  # Any: see Call
+    async def run_until_suspend(self, input: Values | None = None, **call: Any) -> Outcome:
         """Run the tree as far as it goes without a person; arguments and errors as in `run`."""
         return self._calls.outcome(await self._calls.fresh(input, Call.of(call), until_suspend=True))
 
     async def resume(
         self,
-        answer: Any = None,  # Any: JSON, of the type that was asked for
+        answer: Any = None,
         *,
         suspension_id: str | None = None,
         by: str | None = None,
-        **call: Any,  # Any: see Call
+        **call: Any,
     ) -> Outcome:
         """Answer an open question and go on until the next one, or the end.
 
@@ -205,7 +205,7 @@ class Agent(Generic[S]):
             await self.interaction.answer(said)
             return self._calls.outcome(await self._calls.go_on(given))
 
-    async def recover(self, thread_id: str | None = None, **call: Any) -> Outcome:  # Any: see Call
+    async def recover(self, thread_id: str | None = None, **call: Any) -> Outcome:
         """Go on with an unfinished thread as it is; of a finished one return how it stands and run nothing.
 
         Raises:
@@ -239,7 +239,7 @@ class Agent(Generic[S]):
         """
         return await self._calls.step(input, Call.of(call), settle=settle)
 
-    def step_sync(self, input: Values | None = None) -> dict[str, Any]:  # Any: the schema's own types
+    def step_sync(self, input: Values | None = None) -> dict[str, Any]:
         """Tick a tree without asynchronous nodes once, in the caller's thread; returns the step fields."""
         if self.runner.binder.has_async:
             raise SetupError("step_sync() needs a tree without async nodes: write `await agent.step(settle=True)`")
@@ -257,21 +257,21 @@ class Agent(Generic[S]):
         run = self.run_until_suspend if until_suspend else self.run
         return Stream(self._context.events, partial(run, input, **call), self.halt, path)
 
-    def stream_resume(self, answer: Any = None, *, path: str | None = None, **call: Any) -> Stream:  # Any: as resume
+    def stream_resume(self, answer: Any = None, *, path: str | None = None, **call: Any) -> Stream:
         """Answer, go on, and hand out the events; arguments as in `resume`."""
         return Stream(self._context.events, partial(self.resume, answer, **call), self.halt, path)
 
     # Synchronous callers
 
-    def run_sync(self, input: Values | None = None, **call: Any) -> Status:  # Any: see Call
+    def run_sync(self, input: Values | None = None, **call: Any) -> Status:
         """Call `run` from a program without an event loop."""
         return _in_new_loop(partial(self.run, input, **call), "run")
 
-    def run_until_suspend_sync(self, input: Values | None = None, **call: Any) -> Outcome:  # Any: see Call
+    def run_until_suspend_sync(self, input: Values | None = None, **call: Any) -> Outcome:
         """Call `run_until_suspend` from a program without an event loop."""
         return _in_new_loop(partial(self.run_until_suspend, input, **call), "run_until_suspend")
 
-    def resume_sync(self, answer: Any = None, **call: Any) -> Outcome:  # Any: as resume
+    def resume_sync(self, answer: Any = None, **call: Any) -> Outcome:
         """Call `resume` from a program without an event loop."""
         return _in_new_loop(partial(self.resume, answer, **call), "resume")
 
@@ -359,7 +359,7 @@ def _take_over(given: BehaviourTree | None, tree: BehaviourTree, visitors: Itera
     tree.visitors.extend(visitors)
 
 
-def _in_new_loop(function: Callable[[], Any], name: str) -> Any:  # Any: what the function returns
+def _in_new_loop(function: Callable[[], Any], name: str) -> Any:
     """Run an async call in a loop of its own, where none is running."""
     try:
         current_token()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, cast  # Any: the schema is the user's, and what is noted on any node
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy
@@ -41,7 +41,7 @@ class Binder:
         is_unruly: whether a node stops or ticks its children in a way of its own.
     """
 
-    def __init__(self, run: RunContext, manager: StateManager[Any], tasks: Tasks) -> None:  # Any: any schema
+    def __init__(self, run: RunContext, manager: StateManager[Any], tasks: Tasks) -> None:
         self._run = run
         self._manager = manager
         self._tasks = tasks
@@ -61,7 +61,7 @@ class Binder:
                 self._bind(node, path, manager)
         return [root for root, _ in fresh]
 
-    def _bind(self, node: Behaviour, path: str, manager: StateManager[Any]) -> None:  # Any: any schema
+    def _bind(self, node: Behaviour, path: str, manager: StateManager[Any]) -> None:
         """Bind one node."""
         holder = vars(node).get("bound_to")
         if holder is not None and holder is not self._run and holder.in_use:
@@ -95,7 +95,7 @@ class Binder:
             yield node, path, manager
             known[node] = getattr(node, "inner_state", None) or manager
 
-    def _manager_above(self, root: Behaviour) -> StateManager[Any]:  # Any: any schema
+    def _manager_above(self, root: Behaviour) -> StateManager[Any]:
         """Return the state on which a subtree's root lives."""
         above = root.parent
         while above is not None:
@@ -105,7 +105,7 @@ class Binder:
             above = above.parent
         return self._manager
 
-    def _adopt(self, node: Any, path: str, manager: StateManager[Any]) -> None:  # Any: a NodeMixin that is a Behaviour
+    def _adopt(self, node: Any, path: str, manager: StateManager[Any]) -> None:
         """Give a node its context and check its ports."""
         context = NodeContext(self._run, manager, node, path)
         if node.declared_ports:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any  # Any: the schema, the values of its fields, and what the user's functions take and give
 
 from py_trees.behaviour import Behaviour
 from structlog.typing import FilteringBoundLogger
@@ -33,7 +33,7 @@ class RunContext:
         deps: whatever the caller gives to the nodes.
     """
 
-    def __init__(self, clock: Clock, manager: StateManager[Any], deps: Any = None) -> None:  # Any: the user's own
+    def __init__(self, clock: Clock, manager: StateManager[Any], deps: Any = None) -> None:
         self.clock = clock
         self.deps = deps
         self.events = Events(clock)
@@ -74,7 +74,7 @@ class EffectScope:
         """Seconds that a call which is being halted is waited for."""
         return self.context.run.halt_timeout
 
-    async def ask(self, request: Request, *, key: str) -> Any:  # Any: the type that was asked for
+    async def ask(self, request: Request, *, key: str) -> Any:
         """Ask what became of an effect whose outcome is unknown."""
         return await self.context.ask(request, key=key)
 
@@ -91,7 +91,7 @@ class NodeContext:
 
     __slots__ = ("_bindings", "_ports", "activity", "manager", "node", "path", "run")
 
-    def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:  # Any: any
+    def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
         self.manager = manager
         self.activity: Activity | None = None
@@ -101,7 +101,7 @@ class NodeContext:
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
 
     @property
-    def deps(self) -> Any:  # Any: the user's own object
+    def deps(self) -> Any:
         """What the caller gave as `deps`."""
         return self.run.deps
 
@@ -131,7 +131,7 @@ class NodeContext:
 
     # State
 
-    def read_state(self, namespace: str | None = None) -> Any:  # Any: the schema is the caller's
+    def read_state(self, namespace: str | None = None) -> Any:
         """Return the newest snapshot, or a dict of that namespace's keys."""
         return self.manager.get() if namespace is None else self.manager.read_namespace(namespace)
 
@@ -161,17 +161,17 @@ class NodeContext:
 
     # Ports
 
-    def read_port(self, name: str) -> Any:  # Any: the port's own type
+    def read_port(self, name: str) -> Any:
         """Return the value that a port is bound to."""
         binding = self._bindings.get(name)
         if binding is None:
             return self._ports[name].default
         if binding.field is None:
             return binding.literal
-        value: Any = self.manager.read(binding.field)  # Any: the field's own type
+        value: Any = self.manager.read(binding.field)
         return value if binding.key is None else dict[str, Any](value or {}).get(binding.key)
 
-    def write_port(self, name: str, value: Any) -> None:  # Any: the port's own type
+    def write_port(self, name: str, value: Any) -> None:
         """Write the field, or the key of a dict field, that an output is bound to."""
         port = self._ports.get(name)
         if port is None or not port.is_output:
@@ -188,7 +188,7 @@ class NodeContext:
 
     # Asking and effects
 
-    async def ask(self, request: Request, *, key: str | None = None) -> Any:  # Any: the type that was asked for
+    async def ask(self, request: Request, *, key: str | None = None) -> Any:
         """Return the answer to a question; until it is in, the coroutine ends here and the run suspends.
 
         After the answer the node is entered from its top, and this call returns the answer, at each
@@ -210,7 +210,7 @@ class NodeContext:
             raise Suspended
         return interaction.deliver(record.id, request)
 
-    async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # Any: fn's own types
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between."""
         self._refuse_condition("use once")
         live = self.activity.live if self.activity is not None else None

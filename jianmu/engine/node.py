@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import (
+    Any,
+    ClassVar,
+)  # Any: the schema, its values, and what the user's functions take and give  # Any: the schema, the values of its fields, and what the user's functions take and give
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -32,7 +35,7 @@ class NodeMixin:
     port_bindings: Mapping[str, Binding] = {}
     _context: NodeContext | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:  # Any: passed on
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.declared_ports = declare(cls)
 
@@ -56,7 +59,7 @@ class NodeMixin:
         if isinstance(self, Behaviour):
             self.port_bindings = bindings(self, self.declared_ports, ports)
 
-    def read_state(self, namespace: str | None = None) -> Any:  # Any: the schema is the user's
+    def read_state(self, namespace: str | None = None) -> Any:
         """Return the newest snapshot, or a dict of that namespace's keys."""
         return self.context.read_state(namespace)
 
@@ -72,15 +75,15 @@ class NodeMixin:
         """Write `fn(current)`; nothing else can write the field in between."""
         self.context.transform_field(key, fn, namespace)
 
-    def write_port(self, name: str, value: Any) -> None:  # Any: the port's own type
+    def write_port(self, name: str, value: Any) -> None:
         """Write what an output is bound to."""
         self.context.write_port(name, value)
 
-    async def ask(self, request: Request, *, key: str | None = None) -> Any:  # Any: the type that was asked for
+    async def ask(self, request: Request, *, key: str | None = None) -> Any:
         """Return the answer to a question; until it is in, the coroutine ends here and the run suspends."""
         return await self.context.ask(request, key=key)
 
-    async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:  # Any: fn's own types
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between.
 
         Options are `result=Any`, `on_unknown="rerun" | "ask" | "fail"`, `effect=True` and
@@ -212,7 +215,7 @@ class AsyncNode(NodeMixin, Behaviour):
             activity.begin()
         return self.status
 
-    def memento(self) -> Any:  # Any: JSON
+    def memento(self) -> Any:
         """Return what the node has asked and a result that no pass has seen yet, or that it may have to hold one."""
         activity = self._context.activity if self._context is not None else None
         if activity is None or self.status is Status.INVALID:
@@ -222,7 +225,7 @@ class AsyncNode(NodeMixin, Behaviour):
             return {"asked": sorted(activity.asked), "result": result} if activity.asked or result else None
         return {"held": activity.finished, "started": activity.started} if may_hold(self) else None
 
-    def restore(self, value: Any) -> None:  # Any: JSON
+    def restore(self, value: Any) -> None:
         """Take back what the node has asked, or the result that it had."""
         activity = self.context.activity
         if activity is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Self  # Any: what the run returns is of no use here
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,8 +28,8 @@ class Stream:
     """
 
     def __init__(
-        self, events: Events, run: Callable[[], Awaitable[Any]], halt: Callable[[], None], path: str | None
-    ) -> None:  # Any: what the run returns
+        self, events: Events, run: Callable[[], Awaitable[object]], halt: Callable[[], None], path: str | None
+    ) -> None:
         self._events = events
         self._run = run
         self._halt = halt
