@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import (
-    Any,
-    ClassVar,
-)  # Any: the schema, its values, and what the user's functions take and give  # Any: the schema, the values of its fields, and what the user's functions take and give
+from typing import Any, ClassVar  # Any: the schema, its values, what the user's functions take and give
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
