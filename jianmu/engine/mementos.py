@@ -16,7 +16,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable
-from typing import Any, Literal, cast  # Any: JSON
+from typing import Any, cast  # Any: JSON, and stock nodes
 
 from py_trees import behaviours, composites, decorators, timers
 from py_trees.behaviour import Behaviour
@@ -30,36 +30,49 @@ from jianmu.engine.tree import paths
 from jianmu.errors import CorruptRecordError, TreeMismatchError
 
 Position = dict[str, JsonValue]
+Today = dict[str, Behaviour]
 
 STOCK = tuple(module.__name__ for module in (behaviours, composites, decorators, timers))
 """The modules of py_trees whose classes keep nothing between ticks that is not written here."""
 
-Kept = tuple[Callable[[Any], JsonValue], Callable[[Any, Any], None]]  # Any: the stock node, and JSON
+TIMED = (decorators.Timeout, timers.Timer)
+"""What keeps how many seconds it still has."""
+
+KEPT: dict[type[Behaviour], tuple[str, ...]] = {
+    behaviours.Periodic: ("count", "response"),
+    behaviours.StatusQueue: ("current_queue",),
+    behaviours.SuccessEveryN: ("count",),
+    behaviours.TickCounter: ("counter",),
+    decorators.Count: ("total_tick_count", "running_count", "success_count", "failure_count", "interrupt_count"),
+    decorators.OneShot: ("final_status",),
+    decorators.Repeat: ("success",),
+    decorators.Retry: ("failures",),
+}
+"""The attributes of stock nodes that are kept: JSON, a Status, or a list of them."""
 
 
-def _fields(*names: str) -> Kept:
-    """Return how to write and read the attributes of a node that are JSON already."""
-
-    def put(node: Any, values: Any) -> None:  # Any: the stock node, and JSON
-        for name, value in zip(names, values, strict=True):
-            setattr(node, name, value)
-
-    return (lambda node: [getattr(node, name) for name in names]), put
+def _written(value: Any) -> JsonValue:
+    if isinstance(value, list):
+        return [_written(each) for each in cast("list[Any]", value)]
+    return value.name if isinstance(value, Status) else value
 
 
-def _time_left(clock: Literal["monotonic", "time"]) -> Kept:
-    """Return how to write and read how many seconds a running timer still has."""
-
-    def now() -> float:
-        return getattr(time, clock)()
-
-    def put(node: Any, value: Any) -> None:  # Any: the stock node, and JSON
-        node.finish_time = now() + value
-
-    return (lambda node: node.finish_time - now() if node.status is Status.RUNNING else None), put
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read(each) for each in cast("list[Any]", value)]
+    return Status[value] if isinstance(value, str) else value
 
 
-def _dump_items(node: Any) -> JsonValue:  # Any: the stock node
+def _names(node: Behaviour) -> tuple[str, ...]:
+    return next((KEPT[cls] for cls in type(node).__mro__ if cls in KEPT), ())
+
+
+def _now(node: Behaviour) -> float:
+    """Return the time on the clock of a Timer or Timeout."""
+    return time.time() if isinstance(node, timers.Timer) else time.monotonic()
+
+
+def _items(node: Any) -> JsonValue:
     """Return the items that a ForEach still has before it, the current one first; None if they cannot be written."""
     if node._current_item is None or not hasattr(node._iterator, "__length_hint__"):
         return None
@@ -70,66 +83,34 @@ def _dump_items(node: Any) -> JsonValue:  # Any: the stock node
         return None
 
 
-def _put_items(node: Any, items: Any) -> None:  # Any: the stock node, and JSON
-    node._iterator = iter(items[1:])
-    node._current_item = items[0]
-    node.blackboard.set(node.target_key, items[0])
-
-
-def _put_periodic(node: Any, value: Any) -> None:  # Any: the stock node, and JSON
-    node.count, node.response = value[0], Status[value[1]]
-
-
-def _put_queue(node: Any, names: Any) -> None:  # Any: the stock node, and JSON
-    node.current_queue = [Status[name] for name in names]
-
-
-def _put_final(node: Any, name: Any) -> None:  # Any: the stock node, and JSON
-    node.final_status = Status[name] if name else None
-
-
-KEPT: dict[type[Behaviour], Kept] = {
-    behaviours.Periodic: (lambda node: [node.count, node.response.name], _put_periodic),
-    behaviours.StatusQueue: (lambda node: [status.name for status in node.current_queue], _put_queue),
-    behaviours.SuccessEveryN: _fields("count"),
-    behaviours.TickCounter: _fields("counter"),
-    decorators.Count: _fields("total_tick_count", "running_count", "success_count", "failure_count", "interrupt_count"),
-    decorators.ForEach: (_dump_items, _put_items),
-    decorators.OneShot: (lambda node: node.final_status.name if node.final_status else "", _put_final),
-    decorators.Repeat: _fields("success"),
-    decorators.Retry: _fields("failures"),
-    decorators.Timeout: _time_left("monotonic"),
-    timers.Timer: _time_left("time"),
-}
-"""How to write and read what stock nodes keep between ticks."""
-
-
-def _stock(node: Behaviour) -> Kept | None:
-    return next((KEPT[cls] for cls in type(node).__mro__ if cls in KEPT), None)
-
-
 def is_known(node: Behaviour) -> bool:
     """Whether all that a node keeps between ticks is written here: so it is for py_trees' own nodes."""
-    return type(node).__module__ in STOCK or _stock(node) is not None
+    return type(node).__module__ in STOCK or bool(_names(node)) or isinstance(node, (*TIMED, decorators.ForEach))
 
 
-def dump(node: Behaviour) -> JsonValue:
+def dump(node: Any) -> JsonValue:
     """Return what a node keeps between ticks, apart from status and current child; None if that is nothing."""
-    own = getattr(node, "memento", None)
-    if own is not None:
-        return own()
-    kind = _stock(node)
-    return None if kind is None else kind[0](node)
+    if hasattr(node, "memento"):
+        return node.memento()
+    if isinstance(node, TIMED):
+        return node.finish_time - _now(node) if node.status is Status.RUNNING else None
+    if isinstance(node, decorators.ForEach):
+        return _items(node)
+    return [_written(getattr(node, name)) for name in _names(node)] or None
 
 
-def restore(node: Behaviour, value: JsonValue) -> None:
+def restore(node: Any, value: Any) -> None:
     """Give a node back what `dump` returned."""
-    own = getattr(node, "restore", None)
-    kind = _stock(node)
-    if own is not None:
-        own(value)
-    elif kind is not None:
-        kind[1](node, value)
+    if hasattr(node, "restore"):
+        node.restore(value)
+    elif isinstance(node, TIMED):
+        node.finish_time = _now(node) + value
+    elif isinstance(node, decorators.ForEach):
+        vars(node).update(_iterator=iter(value[1:]), _current_item=value[0])
+        node.blackboard.set(node.target_key, value[0])
+    else:
+        for name, each in zip(_names(node), value, strict=True):
+            setattr(node, name, _read(each))
 
 
 def dump_position(root: Behaviour) -> Position:
@@ -195,8 +176,8 @@ def load_position(
             node.current_child = None
         if adopt is not None:
             adopt(node)
-        if stored is not None:
-            stored.apply(node, path, keeps)
+        if stored is not None and path in stored.spots:
+            stored.spots[path].apply(node, keeps)
     if stored is not None:
         stored.finish()
 
@@ -213,126 +194,122 @@ def check_position(root: Behaviour, position: object) -> None:
         _Stored(position).check(root)
 
 
+class _Spot:
+    """What a position says of one node."""
+
+    def __init__(self, path: str, cls: str, above: _Spot | None, entry: dict[str, Any]) -> None:
+        self.path = path
+        self.cls = cls
+        self.above = above
+        self.below: list[_Spot] = []
+        self.upto: list[_Spot] = []
+        self.status = Status[entry.get("status", "INVALID")]
+        self.memento: JsonValue = entry.get("memento")
+        self.activation = int(entry["pass"]) if "pass" in entry else None
+        self.started = int(entry.get("started", -1))
+        self.node: Behaviour | None = None
+        self.is_dropped = False
+
+    def fits(self, today: Today) -> bool:
+        """Whether the node is there, or may be built when one above it is restored."""
+        if self.path in today:
+            return type(today[self.path]).__name__ == self.cls
+        above = self.above
+        while above is not None and above.path not in today:
+            above = above.above
+        return above is not None and hasattr(today[above.path], "restore")
+
+    def is_doubtful(self, today: Today) -> bool:
+        """Whether the node is one of same-named siblings and has others beside it than before."""
+        parent = None if self.above is None else today.get(self.above.path)
+        if self.above is None or parent is None or hasattr(parent, "restore"):
+            return False
+        second = f"{self.path[: self.path.rindex('[')] if self.path.endswith(']') else self.path}[2]"
+        before = [(each.path, each.cls) for each in self.above.below]
+        beside = [(path, type(node).__name__) for path, node in today.items() if node.parent is parent]
+        return second in dict(before + beside) and before != beside
+
+    def has_moved(self, today: Today) -> bool:
+        """Whether other children than before stand up to the one at which a composite with a memory goes on."""
+        node = today.get(self.path)
+        if node is None or (self.memento is None and not getattr(node, "memory", False)):
+            return False
+        return [today.get(each.path) for each in self.upto] != node.children[: len(self.upto)]
+
+    def apply(self, node: Behaviour, keeps: Callable[[Behaviour], bool]) -> None:
+        """Put the node to where it stood; if it starts over, so does all that is below."""
+        self.node = node
+        self.is_dropped = self.above is not None and self.above.is_dropped
+        if self.is_dropped:
+            return
+        if self.memento is not None:
+            try:
+                restore(node, self.memento)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                text = f"what node '{self.path}' has kept cannot be read ({type(error).__name__})"
+                raise CorruptRecordError(text) from error
+        elif self.status is Status.RUNNING:
+            is_kept = not isinstance(node, decorators.ForEach) if node.children else is_known(node) or keeps(node)
+            self.is_dropped = not is_kept
+        node.status = Status.INVALID if self.is_dropped else self.status
+        if self.activation is not None:
+            vars(node).update(activation=self.activation, async_started=self.started)
+
+    def go_on(self) -> None:
+        """Tell a composite its current child, now that all nodes are there."""
+        node, current = self.node, self.upto[-1].node if self.upto else None
+        if isinstance(node, Composite) and current is not None and current in node.children:
+            index = node.children.index(current)
+            node.current_child = current
+            vars(node).update(jianmu_parked=(index, node.children[index - 1] if index else None))
+
+
 class _Stored:
     """A position that is being loaded."""
 
     def __init__(self, position: object) -> None:
         try:
-            data = cast("dict[str, Any]", position)  # Any: JSON
-            self.paths: list[str] = data["paths"]
-            self.classes: dict[str, str] = dict(zip(self.paths, data["classes"], strict=True))
-            self.entries: dict[str, Any] = {
-                self.paths[int(key)]: each for key, each in data["nodes"].items()
-            }  # Any: JSON
-            self.status = {path: Status[each.get("status", "INVALID")] for path, each in self.entries.items()}
-            current: dict[str, int] = {path: each["child"] for path, each in self.entries.items() if "child" in each}
-            self.child = {path: self.paths[number] for path, number in current.items()}
+            data = cast("dict[str, Any]", position)
             self.number = int(data["pass"])
-            self.passes = {path: int(each["pass"]) for path, each in self.entries.items() if "pass" in each}
-            self.started = {path: int(each["started"]) for path, each in self.entries.items() if "started" in each}
-            self.above = _parents(self.paths)
-            self.below: dict[str, list[str]] = {}
-            for path, above in self.above.items():
-                self.below.setdefault(above, []).append(path)
-            self.upto = {path: self.below[path].index(child) + 1 for path, child in self.child.items()}
+            self.spots = _spots(data["paths"], data["classes"], data["nodes"])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise CorruptRecordError("the position of a tree cannot be read: paths and nodes do not fit") from error
-        self.running = [path for path, status in self.status.items() if status is Status.RUNNING]
-        self.applied: dict[str, Behaviour] = {}
-        self.dropped: set[int] = set()
+        self.running = [spot for spot in self.spots.values() if spot.status is Status.RUNNING]
 
     def check(self, root: Behaviour) -> None:
         """Refuse a tree that does not fit."""
         today = {path: node for node, path in paths(root)}
-        wrong = [path for path in self.running if not self._fits(path, today) or self._is_doubtful(path, today)]
-        self._refuse(wrong + [path for path in self.running if path not in wrong and self._moved(path, today)])
-
-    def _fits(self, path: str, today: dict[str, Behaviour]) -> bool:
-        """Whether a node is there, or may be built when one above it is restored."""
-        if path in today:
-            return type(today[path]).__name__ == self.classes[path]
-        above = self.above.get(path)
-        while above is not None and above not in today:
-            above = self.above.get(above)
-        return above is not None and hasattr(today[above], "restore")
-
-    def _is_doubtful(self, path: str, today: dict[str, Behaviour]) -> bool:
-        """Whether a node is one of same-named siblings and has others beside it than before."""
-        above = self.above.get(path)
-        first = path[: path.rindex("[")] if path.endswith("]") else path
-        if above not in today or hasattr(today[above], "restore") or f"{first}[2]" not in self.classes | today:
-            return False
-        return [(each, self.classes[each]) for each in self.below[above]] != [
-            (each, type(node).__name__) for each, node in today.items() if node.parent is today[above]
-        ]
-
-    def _moved(self, path: str, today: dict[str, Behaviour]) -> bool:
-        """Whether other children than before stand up to the one at which a composite with a memory goes on."""
-        node = today.get(path)
-        remembers = "memento" in self.entries[path] or getattr(node, "memory", False)
-        if path not in self.child or not remembers or node is None:
-            return False
-        before = self.below[path][: self.upto[path]]
-        return [today.get(each) for each in before] != node.children[: len(before)]
-
-    @staticmethod
-    def _refuse(wrong: list[str]) -> None:
-        if wrong:
-            named = ", ".join(f"'{path}'" for path in wrong)
-            text = f"the saved position does not fit this tree at {named}: load it with the tree that it was saved with"
-            raise TreeMismatchError(text, path=wrong[0])
-
-    def apply(self, node: Behaviour, path: str, keeps: Callable[[Behaviour], bool]) -> None:
-        """Put one node to where it stood; its current child comes last."""
-        self.applied[path] = node
-        entry = self.entries.get(path)
-        if entry is None or id(node.parent) in self.dropped:
-            if id(node.parent) in self.dropped:
-                self.dropped.add(id(node))
-            return
-        memento = entry.get("memento")
-        if memento is not None:
-            self._restore(node, path, memento)
-        node.status = self.status[path]
-        if node.status is Status.RUNNING and memento is None and self._starts_over(node, keeps):
-            node.status = Status.INVALID
-            self.dropped.add(id(node))
-        if path in self.passes:
-            vars(node).update(activation=self.passes[path], async_started=self.started.get(path, -1))
-
-    @staticmethod
-    def _restore(node: Behaviour, path: str, memento: JsonValue) -> None:
-        try:
-            restore(node, memento)
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise CorruptRecordError(f"what node '{path}' has kept cannot be read ({type(error).__name__})") from error
-
-    @staticmethod
-    def _starts_over(node: Behaviour, keeps: Callable[[Behaviour], bool]) -> bool:
-        """Whether a RUNNING node without a memento is entered anew."""
-        if node.children:
-            return isinstance(node, decorators.ForEach)
-        return not (is_known(node) or keeps(node))
+        wrong = [spot for spot in self.running if not spot.fits(today) or spot.is_doubtful(today)]
+        _refuse(wrong + [spot for spot in self.running if spot not in wrong and spot.has_moved(today)])
 
     def finish(self) -> None:
-        """Tell composites their current children, now that all nodes are there."""
-        self._refuse([path for path in self.running if path not in self.applied])
-        for path, child in self.child.items():
-            node, current = self.applied.get(path), self.applied.get(child)
-            if isinstance(node, Composite) and current is not None and current in node.children:
-                index = node.children.index(current)
-                node.current_child = current
-                vars(node).update(jianmu_parked=(index, node.children[index - 1] if index else None))
+        """Refuse a tree in which what was to be built is not there, and let composites go on."""
+        _refuse([spot for spot in self.running if spot.node is None])
+        for spot in self.spots.values():
+            spot.go_on()
 
 
-def _parents(names: list[str]) -> dict[str, str]:
-    """Return the path above each path, of paths in tree order."""
-    above: dict[str, str] = {}
-    line: list[str] = []
-    for path in names:
-        while line and not path.startswith(f"{line[-1]}/"):
+def _spots(names: list[str], classes: list[str], entries: dict[str, dict[str, Any]]) -> dict[str, _Spot]:
+    """Return what a position says of each path."""
+    spots: list[_Spot] = []
+    line: list[_Spot] = []
+    for number, (path, cls) in enumerate(zip(names, classes, strict=True)):
+        while line and not path.startswith(f"{line[-1].path}/"):
             line.pop()
+        spots.append(_Spot(path, cls, line[-1] if line else None, entries.get(str(number), {})))
         if line:
-            above[path] = line[-1]
-        line.append(path)
-    return above
+            line[-1].below.append(spots[-1])
+        line.append(spots[-1])
+    for number, entry in entries.items():
+        spot = spots[int(number)]
+        current: int | None = entry.get("child")
+        if current is not None:
+            spot.upto = spot.below[: spot.below.index(spots[current]) + 1]
+    return {spot.path: spot for spot in spots}
+
+
+def _refuse(wrong: list[_Spot]) -> None:
+    if wrong:
+        named = ", ".join(f"'{spot.path}'" for spot in wrong)
+        text = f"the saved position does not fit this tree at {named}: load it with the tree that it was saved with"
+        raise TreeMismatchError(text, path=wrong[0].path)
