@@ -1,4 +1,4 @@
-"""What a commit did, its effect on what is stored, and how those are told who want to know.
+"""What a commit did, its effect on what is stored as JSON, and how those are told who want to know.
 
 1. Changes are queued inside the commit, so they are told in its order.
 2. One thread at a time tells; a change that comes meanwhile is told by that thread, and its writer does not wait.
@@ -12,10 +12,22 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias  # Any: a JSON value
+from typing import Any, Literal, NamedTuple, TypeAlias, cast  # Any: a JSON value
+
+from pydantic_core import from_json
+
+from jianmu.engine.state.core import Check, Core, any_part
+from jianmu.engine.state.folding import Keys, Others, as_list, attempt, common
+from jianmu.engine.state.freeze import Refused, same
+from jianmu.engine.state.markers import MISSING, Items, Value
+from jianmu.engine.state.readonly import Growing, shown
+from jianmu.engine.state.schema import Schema, StateField
+from jianmu.errors import SchemaError
 
 Json: TypeAlias = Any
 _log = logging.getLogger("jianmu")
+_NO_JSON = ("is-instance", "is-subclass", "callable", "complex", "arguments", "generator")
+_NO_KEY = ("tuple", "list", "dict", "set", "frozenset", "model", "dataclass", "typed-dict")
 
 
 class Delta(NamedTuple):
@@ -160,3 +172,86 @@ class Listeners:
             except Exception:  # noqa: BLE001  # whatever a listener raises
                 names = ", ".join(change.fields)
                 _log.exception("a state listener failed at version %s, fields %s", change.version, names)
+
+
+def json_of(field: StateField, value: Value) -> Json:
+    """Return a field's value as JSON, by its own serializer."""
+    return from_json(attempt("it has no JSON form: its serializer", field.text, shown(value)))
+
+
+def _proven(field: StateField, value: Value, check: Check, others: Others) -> Json:
+    """Return a value of a field, or a part of one, as JSON, after the proof that `check` reads it back as it was."""
+    value = shown(value)
+    try:
+        text = attempt("its serializer", field.text, value)
+        found = attempt("a validator", check.of_json, text, others)
+    except Refused as error:
+        error.why = f"it would not be read back from JSON: {error.why}"
+        raise
+    if not same(value, found):
+        raise Refused("it would be read back different from what was written")
+    return from_json(text)
+
+
+def delta(name: str, field: StateField, old: Value, new: Value, others: Others, *, is_checked: bool) -> Delta:
+    """Return the effect of a write of one field; if it is checked, what was written proves that it can be read back."""
+
+    def json(value: Value, check: Check) -> Json:
+        return _proven(field, value, check, others) if is_checked else json_of(field, value)
+
+    if new is MISSING:
+        return Delta(name, "drop")
+    if is_checked and field.has_functions:
+        json(new, field.full)
+    if field.has_own_form:
+        return Delta(name, "set", json(new, field.full))
+    if field.kind == "list" and isinstance(new, list | Growing):
+        start, deleted, items = _splice(old, new)
+        return Delta(name, "splice", [start, deleted, json(items, field.items) if items else []])
+    if field.kind == "dict" and isinstance(new, dict) and isinstance(old, dict):
+        before, after = cast("Keys", old), cast("Keys", new)
+        if _keeps_order(before, after):
+            fresh = {key: item for key, item in after.items() if key not in before or before[key] is not item}
+            return Delta(name, "keys", [json(fresh, field.items), [key for key in before if key not in after]])
+    if isinstance(new, str) and isinstance(old, str) and old and len(new) > len(old) and new.startswith(old):
+        return Delta(name, "append", json(new[len(old) :], field.items))
+    return Delta(name, "set", json(new, field.full))
+
+
+def _splice(old: Value, new: Value) -> tuple[int, int, Items]:
+    """Return where a list was changed, how many items are gone there, and what came."""
+    if type(old) is Growing and type(new) is Growing and old.buffer is new.buffer:
+        return old.size, 0, new.buffer[old.size : new.size]
+    before, after = as_list(shown(old)), as_list(shown(new))
+    start, kept = common(before, after)
+    return start, len(before) - start - kept, after[start : len(after) - kept]
+
+
+def _keeps_order(old: Keys, new: Keys) -> bool:
+    """Whether all keys are texts, and those that stay are first and in their places."""
+    kept = [key for key in old if key in new]
+    return all(type(key) is str for key in (*old, *new)) and list(new)[: len(kept)] == kept
+
+
+def refuse_formless(schema: Schema) -> None:
+    """Refuse fields whose type can be told to have no JSON form.
+
+    Raises:
+        SchemaError: with the field and the line to write.
+    """
+    for name, field in schema.fields.items():
+        if field.is_stored and any_part(field.core, _has_no_form, _has_form):
+            raise SchemaError(
+                f"{schema.model.__name__}.{name} is {field.type_text}, which has no JSON form to be stored in: "
+                f"give the type a serializer and a validator, or mark the field Transient()"
+            )
+
+
+def _has_form(schema: Core) -> bool:
+    """Whether a part says itself what it is in JSON, whatever is inside."""
+    return "serialization" in schema or schema["type"] == "json-or-python"
+
+
+def _has_no_form(schema: Core) -> bool:
+    keys = cast("Core | None", schema.get("keys_schema"))
+    return schema["type"] in _NO_JSON or (keys is not None and keys.get("type") in _NO_KEY)

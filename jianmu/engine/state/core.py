@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast  # Any: core schemas are nested dicts of anything
 
-from pydantic_core import SchemaSerializer, SchemaValidator, from_json
+from pydantic_core import SchemaValidator, from_json
 
 from jianmu.engine.state.markers import Value
 
@@ -17,32 +17,18 @@ Core: TypeAlias = dict[str, Any]
 
 _RULES = ("function-after", "function-wrap")
 _WRAPPERS = ("default", "nullable", "function-before", *_RULES)
-_ITEMS = {
-    "list": ("items_schema",),
-    "set": ("items_schema",),
-    "frozenset": ("items_schema",),
-    "dict": ("keys_schema", "values_schema"),
-}
+_ITEMS = dict.fromkeys(("list", "set", "frozenset"), ("items_schema",)) | {"dict": ("keys_schema", "values_schema")}
 _SCALARS = ("int", "float", "str", "bytes", "decimal", "date", "datetime", "time", "timedelta")
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "max_digits", "decimal_places", "min_length", "max_length", "pattern")
 
 
 class Parts(NamedTuple):
-    """A model's core schema, taken apart.
-
-    Attributes:
-        fields: the schema of each field.
-        extras: the schema of extra values, or None if they are not typed.
-        after: the model's own rules over any value, or None.
-        has_entry_rules: whether the model has `before` or `wrap` validators.
-        definitions: what the others refer to.
-        config: the model's settings, as the core has them.
-    """
+    """A model's core schema, taken apart."""
 
     fields: dict[str, Core]
-    extras: Core | None
-    after: Core | None
-    has_entry_rules: bool
+    extras: Core | None  # of extra values, where they are typed
+    after: Core | None  # the model's own rules, over any value
+    has_entry_rules: bool  # whether the model has `before` or `wrap` validators
     definitions: dict[str, Core]
     config: Any
 
@@ -56,41 +42,23 @@ class Parts(NamedTuple):
         """Return a validator of one part."""
         return SchemaValidator(self.closed(schema), self.config)
 
-    def serializer(self, schema: Core) -> SchemaSerializer:
-        """Return a serializer of one part."""
-        return SchemaSerializer(self.closed(schema), self.config)
-
-    def resolved(self, schema: Core) -> Core:
-        """Return a part itself instead of a reference to it."""
-        seen = 0
-        while schema["type"] == "definition-ref" and seen < len(self.definitions):
-            schema, seen = self.definitions[schema["schema_ref"]], seen + 1
-        return schema
-
     def wrapped(self, schema: Core) -> Iterator[Core]:
-        """Yield a schema and all that is inside, down to the one that holds the value."""
-        schema = self.resolved(schema)
+        """Yield a schema and all that is inside, down to the one that holds the value; references are resolved."""
+        while schema["type"] == "definition-ref":
+            schema = self.definitions[schema["schema_ref"]]
         yield schema
-        while schema["type"] in _WRAPPERS:
-            schema = self.resolved(schema["schema"])
-            yield schema
+        if schema["type"] in _WRAPPERS:
+            yield from self.wrapped(schema["schema"])
 
     def cut(self, schema: Core, before: bool, rules: bool, items: bool) -> Core:
-        """Return a part of a field's schema.
-
-        Args:
-            schema: the field's schema.
-            before: keep the `before` validators of the whole value.
-            rules: keep the other validators of the whole value, its bounds and lengths.
-            items: keep the schemas of items, keys and values.
-        """
-        schema = self.resolved(schema)
+        """Return a field's schema with or without its `before` validators, its other rules, and what items are."""
+        schema = next(self.wrapped(schema))
         kind = schema["type"]
         if kind in _WRAPPERS:
             inner = self.cut(schema["schema"], before, rules, items)
             dropped = kind == "default" or (kind == "function-before" and not before) or (kind in _RULES and not rules)
             return inner if dropped else {**schema, "schema": inner}
-        dropped_keys = () if rules or (kind not in _SCALARS and kind not in _ITEMS) else _LIMITS
+        dropped_keys = _LIMITS if not rules and (kind in _SCALARS or kind in _ITEMS) else ()
         dropped_keys += () if items else _ITEMS.get(kind, ())
         return {key: value for key, value in schema.items() if key not in dropped_keys}
 
@@ -119,7 +87,7 @@ class Check:
         return self._among(self._field, from_json(text), others, False)
 
     def _among(self, field: str, value: Value, others: Mapping[str, Value] | None, strict: bool | None) -> Value:
-        """Return the value as an assignment makes it, which alone tells validators of other fields."""
+        # validators are told of other fields by an assignment only
         made: Any = self._validator.validate_assignment(dict(others or {}), field, value, strict=strict)
         return made[0][field]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias, cast  # Any: what Pydantic tells of an error
 
 from pydantic_core import ValidationError
 
-from jianmu.engine.state.core import Check
 from jianmu.engine.state.freeze import Refused, freeze, refuse_flow, refuse_op
-from jianmu.engine.state.markers import MISSING, Clear, Items, Op, Remove, Replace, Value
+from jianmu.engine.state.markers import MISSING, Clear, Fold, Items, Op, Remove, Replace, Value
 from jianmu.engine.state.readonly import Growing, ReadOnlyDict, ReadOnlyList, shown
 from jianmu.engine.state.schema import StateField
 from jianmu.errors import StateWriteError
@@ -49,65 +49,42 @@ def explained(found: list[Any]) -> str:
 
 
 def _place(loc: tuple[int | str, ...], given: Value) -> str:
-    """Return the indices of a place inside a value; texts there may be keys of a user's dict, which are values."""
+    # texts in a place may be keys of a user's dict, which are values
     indices = "".join(f"[{part}]" for part in loc if isinstance(part, int))
     inside = f" at {indices}" if indices else ""
     return f"{inside} (given {type(given).__name__})" if len(loc) > 1 or indices else ""
 
 
-def checked(field: StateField, check: Check, value: Value, others: Others) -> Value:
+def checked(field: StateField, check: Callable[..., Value], value: Value, others: Others) -> Value:
     """Return a value as a check has it, read-only."""
     return freeze(attempt("a validator", check, value, others), field.hint)
 
 
 class Step:
-    """What a write does with one value.
+    """What a write does with one value; `old`, `others` and `default` are set just before it is done."""
 
-    Attributes:
-        name: its full name.
-        field: what holds for it.
-        raw: what was written: a value, a mapping or a function, as `fold` has it.
-        old: the value before; it, `others` and `default` are set just before the fold.
-        others: the other fields, for validators that ask.
-        default: returns the default.
-    """
-
-    __slots__ = ("_fold", "default", "field", "name", "old", "others", "raw")
+    __slots__ = ("default", "field", "fold", "name", "old", "others", "raw")
     default: Callable[[], Value]
+    old: Value
+    others: Others
 
     def __init__(self, name: str, field: StateField, fold: Callable[[Step], Value], raw: Value = MISSING) -> None:
-        self.name = name
-        self.field = field
-        self.raw = raw
-        self.old: Value = MISSING
-        self.others: Others = None
-        self._fold = fold
+        self.name, self.field, self.fold, self.raw = name, field, fold, raw
 
-    def folded(self) -> Value:
-        """Return the value after.
-
-        Raises:
-            Refused: it cannot be stored.
-        """
-        try:
-            return self._fold(self)
-        except Refused as error:
-            raw = self._plain()
-            error.at(self.name, self.field.type_text, None if raw is MISSING else type(raw).__name__)
-            raise
+    @property
+    def given(self) -> str | None:
+        """The type of the value that was written, where it is one."""
+        return None if self._plain is MISSING else type(self._plain).__name__
 
     def guess(self, others: Mapping[str, Value]) -> Value:
         """Return what a field will be, before its validators have run; as it is where that is not known."""
-        raw = self._plain()
-        if raw is not MISSING:
-            try:
-                return checked(self.field, self.field.incoming, raw, others)
-            except Refused:
-                pass
+        with suppress(Refused):
+            if self._plain is not MISSING:
+                return checked(self.field, self.field.incoming, self._plain, others)
         return others.get(self.name)
 
+    @property
     def _plain(self) -> Value:
-        """Return the value that was written; MISSING where it is none."""
         raw = self.raw.value if isinstance(self.raw, Replace) else self.raw
         return MISSING if isinstance(raw, Op) or callable(raw) else raw
 
@@ -137,8 +114,7 @@ class Step:
 
     def merge(self) -> Value:
         """Return the value after a `merge_dict`."""
-        updates: Value = self.raw
-        old = self.old
+        updates, old = self.raw, shown(self.old)
         if not isinstance(updates, Mapping):
             raise Refused(f"merge_dict takes a mapping, not {type(updates).__name__}")
         if old is not None and not isinstance(old, Mapping):
@@ -167,21 +143,18 @@ class Step:
             return self._replaced(op.value)
         if isinstance(op, Clear):
             return self.default()
-        reducer, keys, why = self.field.reducer, cast("Remove", op).keys, ""
+        reducer, keys = self.field.reducer, cast("Remove", op).keys
         if reducer is None or reducer.remove is None:
             raise Refused("Remove needs a keyed reducer, such as add_by_id")
-        try:
-            return self._ruled(reducer.remove(shown(self.old), keys))
-        except KeyError as error:
-            unknown = [repr(key) for key in keys if error.args and error.args[0] == key]
-            why = "Remove was given a key that is not there" + (f": {unknown[0]}" if unknown else "")
-        except Exception as error:  # noqa: BLE001  # a reducer's own function
-            why = error.why if isinstance(error, Refused) else f"removing raised {type(error).__name__}"
-        raise Refused(why)
+        unknown: list[Value] = []
+        result = attempt("removing", _removed, reducer.remove, shown(self.old), keys, unknown)
+        if unknown:  # keys may be named
+            raise Refused(f"Remove was given a key that is not there: {unknown[0]!r}")
+        return self._ruled(result)
 
     # Their parts
 
-    def _checked(self, check: Check, value: Value) -> Value:
+    def _checked(self, check: Callable[..., Value], value: Value) -> Value:
         return checked(self.field, check, value, self.others)
 
     def _is_same(self, result: Value) -> bool:
@@ -211,22 +184,23 @@ class Step:
         grown = old.grown(new)
         if limit is not None and grown.size > limit:
             grown = Growing(grown.shown()[-limit:], limit, field.hint)
-        if field.has_functions:
-            return self._checked(field.result, grown.shown())
-        self._check_length(grown.size)
-        return grown
+        return self._whole(grown, grown.size)
 
-    def _check_length(self, size: int) -> None:
+    def _whole(self, value: Growing | ReadOnlyList, size: int) -> Value:
+        """Return a list whose items are known to be good, after the rules for the whole."""
+        if self.field.has_functions:
+            return self._checked(self.field.result, shown(value))
         least, most = self.field.min_length, self.field.max_length
         if size < least or (most is not None and size > most):
             raise Refused(f"it would have {size} items; its length is at least {least}, at most {most}")
+        return value
 
     def _remade(self, result: Value, new: Value) -> Value:
         """Return the result of a function of the user's; what was there before, or came in, is not checked again."""
         refuse_flow(result)
         kind, old = self.field.kind, shown(self.old)
         if kind == "list" and isinstance(result, list):
-            return self._remade_list(_list(old), cast("Items", result), _list(new))
+            return self._remade_list(as_list(old), as_list(result), as_list(new))
         if kind == "dict" and isinstance(result, dict):
             return self._remade_dict(cast("Keys", result), _dict(old), _dict(new))
         return self._checked(self.field.full_result, result)
@@ -239,11 +213,7 @@ class Step:
         fresh = [item for item in result[start:end] if id(item) not in known]
         made = iter(self._checked(field.items, fresh) if fresh else ())
         middle = [item if id(item) in known else next(made) for item in result[start:end]]
-        whole = ReadOnlyList([*result[:start], *middle, *result[end:]], field.hint)
-        if field.has_functions:
-            return self._checked(field.result, whole)
-        self._check_length(len(whole))
-        return whole
+        return self._whole(ReadOnlyList([*result[:start], *middle, *result[end:]], field.hint), len(result))
 
     def _remade_dict(self, result: Keys, *known: Keys) -> Value:
         field = self.field
@@ -254,7 +224,17 @@ class Step:
         return self._checked(field.result, ReadOnlyDict({**result, **made}, field.hint))
 
 
-def _list(value: Value) -> Items:
+def _removed(remove: Fold, old: Value, keys: tuple[Value, ...], unknown: list[Value]) -> Value:
+    try:
+        return remove(old, keys)
+    except KeyError as error:
+        unknown.extend(key for key in keys if error.args and error.args[0] == key)
+        if not unknown:
+            raise
+
+
+def as_list(value: Value) -> Items:
+    """Return a list, or an empty one for anything else."""
     return cast("Items", value) if isinstance(value, list) else []
 
 

@@ -14,23 +14,15 @@ import operator
 import uuid
 from abc import ABCMeta
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, cast  # Any: values, and classes made at run time
 
 from pydantic import BaseModel
 
 from jianmu.engine.state.markers import Op, Value
-from jianmu.engine.state.readonly import (
-    FieldsDict,
-    Growing,
-    Hint,
-    ReadOnlyDict,
-    ReadOnlyList,
-    ReadOnlySet,
-    refuse,
-    shown,
-)
+from jianmu.engine.state.readonly import FieldsDict, Hint, ReadOnlyDict, ReadOnlyList, ReadOnlySet, refuse, shown
 
 MAX_DEPTH = 200
 SCALARS: frozenset[type[Value]] = frozenset(
@@ -38,31 +30,37 @@ SCALARS: frozenset[type[Value]] = frozenset(
     | {dt.datetime, dt.date, dt.time, dt.timedelta}
 )
 _SHARED = SCALARS | {ReadOnlyList, ReadOnlyDict, ReadOnlySet}
+_PLAIN: dict[type[Value], type[Value]] = {ReadOnlyList: list, ReadOnlyDict: dict, ReadOnlySet: set}
+_PLAIN.update(dict.fromkeys((OrderedDict, defaultdict, Counter), dict))
 _DICT = BaseModel.__dict__["__dict__"]  # the real attribute, which a snapshot hides
 _fields_of = _DICT.__get__
 _kind: Callable[[Value], type[Value]] = type  # the class itself, whatever it says that it is
 
 
 class Refused(Exception):  # noqa: N818  # no error of a user
-    """A value cannot be taken; nothing was changed. It never leaves the package.
+    """A value cannot be taken, and nothing was changed; the reason holds no values. It never leaves the package."""
 
-    Attributes:
-        why: the reason, without values.
-        name: the full name of what was to be written; None for the model as a whole.
-        takes: the type that it takes; empty for an extra value.
-        given: the type of what was given, where it is known.
-    """
+    name: str | None = None  # the full name of what was to be written; None for the model as a whole
+    takes: str = ""  # the type that it takes; empty for an extra value
+    given: str | None = None  # the type of what was given, where it is known
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-        self.name: str | None = None
-        self.takes = ""
-        self.given: str | None = None
 
     def at(self, name: str, takes: str, given: str | None = None) -> None:
         """Say what was to be written."""
         self.name, self.takes, self.given = name, takes, given
+
+
+@contextmanager
+def placed(name: str, takes: str, given: str | None = None) -> Generator[None]:
+    """Have a refusal from inside say what was to be written."""
+    try:
+        yield
+    except Refused as error:
+        error.at(name, takes, given)
+        raise
 
 
 def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
@@ -108,20 +106,6 @@ def refuse_flow(value: Value) -> None:
         raise Refused(f"{kind.__name__} is an iterator or a coroutine, of which the state keeps none")
 
 
-def _list(value: list[Value], hint: Hint, depth: int) -> ReadOnlyList:
-    return ReadOnlyList([freeze(item, hint, depth) for item in value], hint)
-
-
-def _dict(value: dict[Value, Value], hint: Hint, depth: int) -> ReadOnlyDict:
-    return ReadOnlyDict({key: freeze(item, hint, depth) for key, item in value.items()}, hint)
-
-
-def _set(value: set[Value], hint: Hint, depth: int) -> ReadOnlySet:
-    for item in value:
-        freeze(item, hint, depth)
-    return ReadOnlySet(value, hint)
-
-
 def _tuple(value: tuple[Value, ...], hint: Hint, depth: int) -> tuple[Value, ...]:
     items = [freeze(item, hint, depth) for item in value]
     if all(map(operator.is_, items, value)):
@@ -148,8 +132,13 @@ def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
 
 
 Maker: TypeAlias = Callable[[Any, Hint, int], Value]
-_MAKERS: dict[type[Value], Maker] = {list: _list, dict: _dict, set: _set, tuple: _tuple}
-_MAKERS.update(dict.fromkeys((OrderedDict, defaultdict, Counter), _dict))
+_MAKERS: dict[type[Value], Maker] = {
+    list: lambda value, hint, depth: ReadOnlyList([freeze(item, hint, depth) for item in value], hint),
+    dict: lambda value, hint, depth: ReadOnlyDict({key: freeze(value[key], hint, depth) for key in value}, hint),
+    set: lambda value, hint, depth: ReadOnlySet({freeze(item, hint, depth) for item in value}, hint),
+    tuple: _tuple,
+}
+_MAKERS.update(dict.fromkeys((OrderedDict, defaultdict, Counter), _MAKERS[dict]))
 
 
 class Guard:
@@ -210,11 +199,10 @@ class Snapshot(Guard):
     _jianmu_values: dict[str, Value]
 
     def __getattr__(self, name: str) -> Value:
-        value = self._jianmu_values.get(name)
-        if type(value) is not Growing:
+        if name not in self._jianmu_values:
             return cast("Any", super()).__getattr__(name)
-        _fields_of(self)[name] = value.shown()
-        return value.shown()
+        value = _fields_of(self)[name] = shown(self._jianmu_values[name])
+        return value
 
     @property
     def __dict__(self) -> dict[str, Value]:  # pyright: ignore[reportIncompatibleVariableOverride]  # makes what waits
@@ -230,6 +218,42 @@ def _content(model: Any) -> tuple[object, dict[str, Value], dict[str, Value]]:
     cls, held = model.__class__, model.__dict__
     fields = {name: held[name] for name in cls.__pydantic_fields__ if name in held}
     return model.__pydantic_generic_metadata__["origin"] or cls, fields, model.__pydantic_extra__ or {}
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two values are equal and of the same classes, at every depth; read-only ones count as ordinary."""
+    if one is other:
+        return True
+    if isinstance(one, BaseModel):
+        return isinstance(other, BaseModel) and _same_model(one, other)
+    kind, other_kind = (_PLAIN.get(_kind(each), _kind(each)) for each in (one, other))
+    if kind is not other_kind:
+        return {kind, other_kind} == {int, float} and one == other
+    if kind is list or kind is tuple:
+        return len(one) == len(other) and all(map(same, one, other))
+    return _same_dict(one, other) if kind is dict else _equal(one, other)
+
+
+def _same_dict(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
+    return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
+
+
+def _same_model(one: BaseModel, other: BaseModel) -> bool:
+    return one.__class__ is other.__class__ and all(map(same, _content(one)[1:], _content(other)[1:]))
+
+
+def _equal(one: Value, other: Value) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001  # a user's class makes anything of it: numpy's arrays have no single truth
+        return False
+
+
+def differs(old: Value, new: Value) -> bool:
+    """Whether a write changed a value: scalars are compared, other values count as changed."""
+    if old is new:
+        return False
+    return type(new) not in SCALARS or not (same(old, new) or (new != new and old != old))  # noqa: PLR0124  # nan
 
 
 def instance(

@@ -12,9 +12,9 @@ from jianmu.engine.state.folding import Step
 from jianmu.engine.state.freeze import Refused, freeze
 from jianmu.engine.state.markers import MISSING, Scope, Value
 from jianmu.engine.state.readonly import shown
-from jianmu.engine.state.record import Record, check_assigned, loaded_record, record_of, record_of_model
+from jianmu.engine.state.record import Record, dumped, loaded, record_of, record_of_assigned
 from jianmu.engine.state.runtime import WRITER, RuntimeSide
-from jianmu.engine.state.schema import RUNTIME, StateField
+from jianmu.engine.state.schema import RUNTIME
 from jianmu.engine.state.write import S, named
 from jianmu.errors import StateError, StateWriteError, UnknownFieldError
 
@@ -219,7 +219,7 @@ class StateManager(RuntimeSide[S]):
         with self._lock:
             record, version, spent = self._record, self.version, self._spent
         try:
-            return {"version": version, "fields": self._stored(record), "spent": sorted(spent)}
+            return {"version": version, "fields": dumped(self.schema, record), "spent": sorted(spent)}
         except Refused as error:
             problem = error
         raise self._refusal(problem, [], None)
@@ -230,13 +230,13 @@ class StateManager(RuntimeSide[S]):
         Raises:
             StateWriteError: a value does not fit today's schema; nothing was changed.
         """
-        self._install(lambda: loaded_record(self.schema, data["fields"]), WRITER.get(), loaded=data)
+        self._install(lambda: loaded(self.schema, data["fields"]), WRITER.get(), data)
 
     def bookmark(self) -> Callable[[], None]:
         """Return a function that puts the whole state back to what it is now."""
         with self._lock:
             record, marks = self._record, {"version": self.version, "spent": self._spent}
-        return lambda: self._install(lambda: record, WRITER.get(), loaded=marks)
+        return lambda: self._install(lambda: record, WRITER.get(), marks)
 
     # Inside
 
@@ -244,22 +244,13 @@ class StateManager(RuntimeSide[S]):
         """Return the record of what `initialize` was given."""
         schema = self.schema
         if isinstance(values, schema.model):
-            check_assigned(schema, values)
-            return record_of_model(schema, values)
+            return record_of_assigned(schema, values)
         if not isinstance(cast("object", values), Mapping | None):
             raise Refused(f"initialize takes values, or a {schema.model.__name__}, not {type(values).__name__}")
         given = cast("Mapping[str, Value]", values or {})
-        return record_of(schema, given if schema.has_entry_rules else self._by_name(given))
-
-    def _by_name(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return an input by field names instead of aliases."""
-        named: dict[str, Value] = {}
-        for key, value in given.items():
-            name, _ = self.schema.target(key, None)
-            if name in named:
-                raise _twice(name)
-            named[name] = value
-        return named
+        if not schema.has_entry_rules:  # aliases are theirs to read
+            given = {step.name: step.raw for step in self._steps(given, None, Step.reset, WRITER.get())}
+        return record_of(schema, given)
 
     def _steps(
         self, updates: Mapping[str, Value], namespace: str | None, fold: Callable[[Step], Value], writer: str | None
@@ -272,8 +263,8 @@ class StateManager(RuntimeSide[S]):
             for key, value in updates.items():
                 name, field = self.schema.target(key, namespace)
                 if name in steps:
-                    raise _twice(name)
-                if field.info.frozen and name == field.name:
+                    raise StateWriteError(f"field '{name}' is given twice, by name and by alias: give one", field=name)
+                if field.info.frozen and name == field.name and fold is not Step.reset:
                     raise StateWriteError(f"field '{name}' is frozen: initialize sets it", field=name)
                 steps[name] = Step(name, field, fold, value)
         except StateError as error:
@@ -282,12 +273,6 @@ class StateManager(RuntimeSide[S]):
             raise
         return list(steps.values())
 
-    def _scoped(self, scopes: tuple[Scope, ...]) -> dict[str, StateField]:
-        """Return the fields of some scopes, and their variants that are there, by full name."""
-        names = (*self.schema.fields, *self._record.extra)
-        fields = {name: field for name in names if (field := self.schema.field_of(name)) is not None}
-        return {name: field for name, field in fields.items() if field.policy.scope in scopes}
-
     def _reset(self, scope: Scope, is_meant: Callable[[str], bool]) -> None:
         if self._is_unset:
             return
@@ -295,15 +280,3 @@ class StateManager(RuntimeSide[S]):
         steps = [Step(name, field, Step.reset) for name, field in fields.items() if is_meant(name)]
         if steps:
             self._apply(steps, WRITER.get(), quiet=True)
-
-    def _stored(self, record: Record) -> dict[str, Json]:
-        found: dict[str, Json] = {}
-        for name in (*record.values, *record.extra):
-            field = self.schema.field_of(name)
-            if field is not None and field.is_stored:
-                found[name] = self._delta(name, field, None, record.held(name), None, is_given=False).data
-        return found
-
-
-def _twice(name: str) -> StateWriteError:
-    return StateWriteError(f"field '{name}' is given twice, by name and by alias: give one", field=name)

@@ -159,13 +159,16 @@ def ordered_union(max: int | None = None) -> Reducer:
 def merge_map() -> Reducer:
     """Return a reducer for dicts: new keys are added, known ones get their new value in their place."""
 
+    def fold(old: Mapping[Value, Value] | None, new: Mapping[Value, Value] | None) -> dict[Value, Value]:
+        return {**(old or {}), **(new or {})}
+
     def remove(old: Mapping[Value, Value] | None, keys: tuple[Value, ...]) -> dict[Value, Value]:
         kept = dict(old or {})
         for key in dict.fromkeys(keys):
             del kept[key]
         return kept
 
-    return _ready("merge_map", lambda old, new: {**(old or {}), **(new or {})}, remove)
+    return _ready("merge_map", fold, remove)
 
 
 def same_or_error(key: Key | None = None) -> Reducer:

@@ -35,11 +35,18 @@ def policies(model: type[BaseModel]) -> dict[str, Policy]:
         SchemaError: a field is declared in a way that cannot be meant; with the line to write.
     """
     made: dict[str, Policy] = {}
-    for name in model.__pydantic_fields__:
+    for name, info in model.__pydantic_fields__.items():
         _check_bases(model, name)
         made[name] = policy = _policy(model, name)
-        _check_default(model, name, policy)
-        _check_aliases(model, name)
+        needs = {"Ephemeral": policy.scope, "Transient": policy.transient, "Internal": not policy.in_input}
+        marker, where = next((marker for marker, is_set in needs.items() if is_set), None), _where(model, name)
+        if marker and info.is_required():
+            raise SchemaError(
+                f"{where} is {marker} and has no default to start from: write {name}: Annotated[...] = ..."
+            )
+        for alias in (info.alias, info.validation_alias, info.serialization_alias):
+            if isinstance(alias, str) and alias != name and alias in model.__pydantic_fields__:
+                raise SchemaError(f"{where} has the alias '{alias}', which is another field: choose another alias")
     return made
 
 
@@ -66,7 +73,7 @@ def _policy(model: type[BaseModel], name: str) -> Policy:
     if len(reducers) > 1:
         both = " and ".join(reducer.name for reducer in reducers)
         raise SchemaError(f"{where} has two reducers, {both}: keep one in Annotated[...]")
-    scope = next((mark.scope for mark in marks if isinstance(mark, Ephemeral)), None)
+    scope: Scope | None = next((mark.scope for mark in marks if isinstance(mark, Ephemeral)), None)
     shown = next((mark for mark in marks if isinstance(mark, Internal)), Internal(input=True, output=True))
     return Policy(scope, Transient() in marks, shown.input, shown.output, reducers[0] if reducers else None)
 
@@ -120,8 +127,7 @@ def _takes_two(fn: Any) -> bool | None:
 
 
 def _is_function(meta: object) -> bool:
-    kind: type[Any] = type(meta)
-    return inspect.isroutine(meta) or issubclass(kind, functools.partial)
+    return inspect.isroutine(meta) or isinstance(meta, functools.partial)
 
 
 def _check_depth(where: str, annotation: Any) -> None:
@@ -143,24 +149,6 @@ def _is_lost(meta: Any) -> bool:
     if isinstance(meta, type):
         return issubclass(meta, Marker)
     return isinstance(meta, Marker) or (_is_function(meta) and bool(_takes_two(meta)))
-
-
-def _check_default(model: type[BaseModel], name: str, policy: Policy) -> None:
-    needs = {"Ephemeral": policy.scope, "Transient": policy.transient, "Internal": not policy.in_input}
-    marker = next((marker for marker, is_set in needs.items() if is_set), None)
-    if marker and model.__pydantic_fields__[name].is_required():
-        raise SchemaError(
-            f"{_where(model, name)} is {marker} and has no default to start from: write {name}: Annotated[...] = ..."
-        )
-
-
-def _check_aliases(model: type[BaseModel], name: str) -> None:
-    info = model.__pydantic_fields__[name]
-    for alias in (info.alias, info.validation_alias, info.serialization_alias):
-        if isinstance(alias, str) and alias != name and alias in model.__pydantic_fields__:
-            raise SchemaError(
-                f"{_where(model, name)} has the alias '{alias}', which is another field: choose another alias"
-            )
 
 
 def _check_bases(model: type[BaseModel], name: str) -> None:

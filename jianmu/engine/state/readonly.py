@@ -9,11 +9,17 @@ import copy
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, TypeAlias  # Any: containers hold whatever a schema says
 
-from jianmu.engine.state.markers import Value
+from jianmu.engine.state.markers import Items, Value
 from jianmu.errors import StateWriteError
 
 Hint: TypeAlias = tuple[str, str]  # the field that a container belongs to, and the call that changes it
 NO_HINT: Hint = ("", "update({...})")
+_CHANGING: dict[type[Value], str] = {
+    list: "append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__",
+    dict: "__setitem__ __delitem__ clear pop popitem setdefault update __ior__",
+    set: "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
+    "__ior__ __iand__ __isub__ __ixor__",
+}
 
 
 def refuse(hint: Hint) -> NoReturn:
@@ -35,16 +41,15 @@ def _refuser(name: str) -> Callable[..., NoReturn]:
 
 
 class _ReadOnly:
-    """What the containers have in common: their changing methods refuse, and their copies are ordinary."""
-
     __slots__ = ()
     plain: ClassVar[Callable[..., Any]]
     hint: Hint
 
-    def __init_subclass__(cls, plain: type, changing: str) -> None:
-        cls.plain = plain
-        for name in changing.split():
-            setattr(cls, name, _refuser(name))
+    def __init_subclass__(cls) -> None:
+        cls.plain = next(kind for kind in _CHANGING if issubclass(cls, kind))
+        for name in _CHANGING[cls.plain].split():
+            if name not in vars(cls):
+                setattr(cls, name, _refuser(name))
 
     def __init__(self, items: Value, hint: Hint) -> None:
         super().__init__(items)  # pyright: ignore[reportCallIssue]  # that of list, dict or set
@@ -60,35 +65,19 @@ class _ReadOnly:
         return self.plain, (self.plain(self),)
 
 
-class ReadOnlyList(
-    _ReadOnly,
-    list[Value],
-    plain=list,
-    changing="append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__",
-):
+class ReadOnlyList(_ReadOnly, list[Value]):
     """A list of a snapshot."""
 
     __slots__ = ("hint",)
 
 
-class ReadOnlyDict(
-    _ReadOnly,
-    dict[Value, Value],
-    plain=dict,
-    changing="__setitem__ __delitem__ clear pop popitem setdefault update __ior__",
-):
+class ReadOnlyDict(_ReadOnly, dict[Value, Value]):
     """A dict of a snapshot."""
 
     __slots__ = ("hint",)
 
 
-class ReadOnlySet(
-    _ReadOnly,
-    set[Value],
-    plain=set,
-    changing="add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
-    "__ior__ __iand__ __isub__ __ixor__",
-):
+class ReadOnlySet(_ReadOnly, set[Value]):
     """A set of a snapshot."""
 
     __slots__ = ("hint",)
@@ -97,7 +86,7 @@ class ReadOnlySet(
         return repr(set(self))
 
 
-class FieldsDict(ReadOnlyDict, plain=dict, changing=""):
+class FieldsDict(ReadOnlyDict):
     """The `__dict__` of a model in a snapshot: its fields are refused, what it caches on itself is not."""
 
     __slots__ = ("names",)
@@ -109,7 +98,7 @@ class FieldsDict(ReadOnlyDict, plain=dict, changing=""):
     def __setitem__(self, key: Value, value: Value) -> None:
         if key in self.names:
             refuse(self.hint)
-        dict.__setitem__(self, key, value)
+        dict[Value, Value].__setitem__(self, key, value)
 
 
 class Growing:
@@ -120,13 +109,11 @@ class Growing:
 
     __slots__ = ("buffer", "hint", "made", "size")
 
-    def __init__(self, buffer: list[Value], size: int, hint: Hint) -> None:
-        self.buffer = buffer
-        self.size = size
-        self.hint = hint
+    def __init__(self, buffer: Items, size: int, hint: Hint) -> None:
+        self.buffer, self.size, self.hint = buffer, size, hint
         self.made: ReadOnlyList | None = None
 
-    def grown(self, items: list[Value]) -> Growing:
+    def grown(self, items: Items) -> Growing:
         """Return the version with these items at its end."""
         buffer = self.buffer if len(self.buffer) == self.size else self.buffer[: self.size]
         buffer.extend(items)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import cast
 
-from jianmu.engine.state.freeze import freeze
-from jianmu.engine.state.markers import MISSING, Value
+from jianmu.engine.state.change import refuse_formless
+from jianmu.engine.state.freeze import differs, freeze
+from jianmu.engine.state.markers import MISSING, Scope, Value
 from jianmu.engine.state.readonly import NO_HINT
-from jianmu.engine.state.schema import RUNTIME
-from jianmu.engine.state.stored import differs, refuse_formless
+from jianmu.engine.state.schema import RUNTIME, StateField
 from jianmu.engine.state.write import S, Writes
 from jianmu.errors import InputError, NamespaceError, UnsetStateError
 
@@ -42,8 +42,7 @@ class RuntimeSide(Writes[S]):
     @property
     def lasting_fields(self) -> tuple[str, ...]:
         """The fields that outlive a step: all but step, call and runtime fields."""
-        fields = {name: self.schema.field_of(name) for name in (*self.schema.fields, *self._record.extra)}
-        return tuple(name for name, field in fields.items() if field and field.policy.scope in (None, "run"))
+        return tuple(self._scoped((None, "run")))
 
     def last_change(self, name: str) -> tuple[int, str | None]:
         """Return the commit that last changed a value, by full name, and its writer; after a load that of the load."""
@@ -60,7 +59,9 @@ class RuntimeSide(Writes[S]):
         Raises:
             InputError: with the field's name.
         """
-        if not isinstance(cast("object", values), Mapping) or not all(isinstance(key, str) for key in values):
+        if not isinstance(cast("object", values), Mapping) or not all(
+            isinstance(key, str) for key in cast("list[object]", [*values])
+        ):
             raise InputError("input is a dict of fields by name", path="input")
         for key in values:
             name = self.schema.aliases.get(key, key)
@@ -92,6 +93,11 @@ class RuntimeSide(Writes[S]):
             if gone:
                 self._note(gone, gone, WRITER.get())
         self._listeners.tell()
+
+    def _scoped(self, scopes: tuple[Scope | None, ...]) -> dict[str, StateField]:
+        """Return the fields of some scopes, and their variants that are there, by full name."""
+        fields = {name: self.schema.field_of(name) for name in (*self.schema.fields, *self._record.extra)}
+        return {name: field for name, field in fields.items() if field and field.policy.scope in scopes}
 
     def _held(self, namespace: str) -> dict[str, Value]:
         if namespace not in RUNTIME:

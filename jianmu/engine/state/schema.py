@@ -7,21 +7,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
-from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin  # Any: annotations, and what fields hold
+from collections.abc import Mapping
+from typing import Any, cast, get_type_hints  # Any: annotations, and what fields hold
 
 from pydantic import AliasChoices, BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
-from pydantic_core import from_json
+from pydantic_core import SchemaSerializer, from_json, to_json
 
 from jianmu.engine.state.core import Check, Core, Parts, asks, taken_apart
-from jianmu.engine.state.freeze import Refused
+from jianmu.engine.state.freeze import Refused, same
 from jianmu.engine.state.markers import Reducer, Value
 from jianmu.engine.state.policy import Policy, policies, unaliased
-from jianmu.engine.state.readonly import Hint
+from jianmu.engine.state.readonly import NO_HINT, Hint
 from jianmu.errors import NamespaceError, SchemaError, StateWriteError, UnknownFieldError
 
 RUNTIME = frozenset({"interaction", "journal"})
@@ -35,15 +33,8 @@ class StateField:
         annotation: its type, without what surrounds it.
         policy: what its markers say.
         reducer: what folds updates, or None.
-        hint: what read-only values of it say when they are changed in place.
-        type_text: its type, as a user would write it; empty for extra values.
         kind: "list", "dict", "set" or another core schema's type.
         is_dict: whether it holds a dict, so that `field.key` can be bound.
-        grows: whether it is a list to which updates are appended.
-        is_stored: whether it is in a checkpoint.
-        has_info: whether a validator of it asks for the other fields.
-        has_functions: whether the whole value has validators.
-        has_own_form: whether the whole value has a serializer.
     """
 
     def __init__(self, parts: Parts, name: str, info: FieldInfo, policy: Policy, schema: Core) -> None:
@@ -52,7 +43,7 @@ class StateField:
         self.annotation: Any = unaliased(info.annotation)[0]
         self.policy = policy
         self.reducer = policy.reducer
-        self.hint = _hint(name, policy.reducer)
+        self.hint = _hint(name, policy.reducer) if name else NO_HINT
         self.type_text = _type_text(info.annotation) if name else ""
         self.is_stored = not policy.transient and policy.scope != "call"
         schema = schema["schema"] if schema["type"] == "default" else schema
@@ -76,7 +67,7 @@ class StateField:
         self.items = check(before=False, rules=False, items=True)
         self.result = check(before=False, rules=True, items=False)
         self.full_result = check(before=False, rules=True, items=True)
-        self._serializer = parts.serializer(schema)
+        self._serializer = SchemaSerializer(self.core, parts.config)
 
     def is_default(self, data: Value) -> bool:
         """Whether a JSON value is that of the default; a default need not be of the field's type."""
@@ -104,13 +95,8 @@ class Schema:
         fields: its fields, by name.
         types: the annotation of each field.
         extra: what holds for extra values, or None where the schema has none.
-        extra_is_typed: whether the model says of which type they are; else they are JSON values.
-        required: the names of the fields without a default.
-        aliases: the field that each alias means.
         input_fields: the names of the fields that a caller may give.
         output_fields: the names of the fields that a caller gets.
-        after: the model's own rules, or None.
-        has_entry_rules: whether the model has validators for whole inputs.
     """
 
     def __init__(self, model: type[BaseModel]) -> None:
@@ -133,7 +119,8 @@ class Schema:
         self.output_fields = tuple(name for name in infos if found[name].in_output)
         self.after = parts.validator(parts.after) if parts.after else None
         self.has_entry_rules = parts.has_entry_rules
-        for field in self.fields.values():
+        for name, field in self.fields.items():
+            field.grows = field.grows and not hasattr(model, name)  # what a mixin has would hide a list not yet made
             _check_resets(model, field)
 
     def field_of(self, name: str) -> StateField | None:
@@ -199,29 +186,16 @@ class Schema:
 
 
 def _hint(name: str, reducer: Reducer | None) -> Hint:
-    """Return a field and the call that changes it."""
-    if not name:
-        return name, "update({...})"
     if reducer is not None and reducer.kind == "append":
         return name, f'update({{"{name}": [item]}})'
     return name, f'update({{"{name}": value}}), or transform_field("{name}", fn) with a fn that returns the new value'
 
 
 def _type_text(annotation: Any) -> str:
-    annotation = _stripped(annotation)
-    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "")
-
-
-def _stripped(annotation: Any) -> Any:
-    """Return an annotation without metadata and aliases, at every depth."""
-    annotation = unaliased(annotation)[0]
-    origin, args = get_origin(annotation), get_args(annotation)
-    if not args or origin in (Literal, Callable):
-        return annotation
-    inner = tuple(_stripped(each) for each in args)
-    return functools.reduce(lambda one, other: one | other, inner) if origin in (Union, UnionType) else origin[inner]
+    """Return an annotation without metadata, at every depth."""
+    annotation = get_type_hints(type("Holder", (), {"__annotations__": {"x": annotation}}))["x"]
+    is_class = isinstance(annotation, type) and not hasattr(annotation, "__args__")
+    return annotation.__name__ if is_class else str(annotation).replace("typing.", "")
 
 
 def _complete(model: type[BaseModel]) -> None:
@@ -256,27 +230,13 @@ def _extra_field(parts: Parts) -> StateField:
 
 
 def _as_json(value: Value) -> Value:
-    problem = _json_problem(value)
-    if problem:
-        raise Refused(f"extra values are JSON values, this one has {problem}")
+    try:
+        is_json = same(value, from_json(to_json(value), allow_inf_nan=False))
+    except ValueError:
+        is_json = False
+    if not is_json:
+        raise Refused("extra values are JSON values: None, bool, int, finite float, str, list, dict with str as keys")
     return value
-
-
-def _json_problem(value: Value) -> str | None:
-    """Return the type in a value that JSON does not have, or None."""
-    if value is None or isinstance(value, str | bool | int):
-        return None if type(value) in (str, bool, int, type(None)) else type(value).__name__
-    if isinstance(value, float):
-        return None if value - value == 0 else "a float that is not finite"
-    if isinstance(value, dict):
-        held = cast("dict[Value, Value]", value)
-        keys = next((type(key).__name__ + " as a key" for key in held if not isinstance(key, str)), None)
-        return keys or _first_problem(held.values())
-    return _first_problem(cast("list[Value]", value)) if isinstance(value, list) else type(value).__name__
-
-
-def _first_problem(items: Iterable[Value]) -> str | None:
-    return next((found for item in items if (found := _json_problem(item))), None)
 
 
 def _check_key(key: object) -> None:
@@ -299,9 +259,9 @@ def _check_resets(model: type[BaseModel], field: StateField) -> None:
     except Exception:  # noqa: BLE001  # validators are a user's
         is_good = False
     if not is_good:
-        given = type(default).__name__
-        line = f"Annotated[{given}, ...]" if default is not None else f"Annotated[{field.type_text} | None, ...] = None"
+        given, wanted = type(default).__name__, field.type_text
+        line = f"Annotated[{given}, ...]" if default is not None else f"Annotated[{wanted} | None, ...] = None"
         raise SchemaError(
-            f"{model.__name__}.{field.name} is Ephemeral, and its default, {given}, is not {field.type_text}, so no "
-            f"reset could set it: write {field.name}: {line}, or another default"
+            f"{model.__name__}.{field.name} is Ephemeral, and its default, {given}, is not {wanted}, so no reset could "
+            f"set it: write {field.name}: {line}, or another default"
         )

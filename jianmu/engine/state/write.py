@@ -16,14 +16,13 @@ from typing import Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from jianmu.engine.state.change import Delta, Json, Listeners, StateChange
+from jianmu.engine.state.change import Delta, Json, Listeners, StateChange, delta
 from jianmu.engine.state.folding import Others, Step, attempt, checked
-from jianmu.engine.state.freeze import Refused, freeze, instance, snapshot_class
+from jianmu.engine.state.freeze import Refused, differs, freeze, instance, placed, same, snapshot_class
 from jianmu.engine.state.markers import MISSING, Value
-from jianmu.engine.state.readonly import NO_HINT, ReadOnlyDict, shown
+from jianmu.engine.state.readonly import shown
 from jianmu.engine.state.record import Record, partial, private_of, record_of
 from jianmu.engine.state.schema import Schema, StateField
-from jianmu.engine.state.stored import delta, differs, same, to_json
 from jianmu.errors import StateWriteError
 
 S = TypeVar("S", bound=BaseModel)
@@ -78,65 +77,29 @@ class Writes(Generic[S]):
     # Carrying out
 
     def _apply(self, steps: list[Step], writer: str | None, *, quiet: bool = False) -> None:
-        """Carry out a write: all of it, or nothing.
-
-        Args:
-            steps: what is to be done.
-            writer: the path of the writer.
-            quiet: commit only what differs, and nothing if nothing does.
-
-        Raises:
-            StateWriteError: it was refused.
-        """
+        """Carry out a write, all of it or nothing; a quiet one commits only what differs."""
 
         def write() -> None:
             news = self._folded(steps)
             if quiet:
                 news = {name: new for name, new in news.items() if not same(shown(self._record.held(name)), shown(new))}
             if news:
-                news, private = self._ruled(news)
-                self._commit(news, self._deltas(news), writer, private)
+                self._commit(*self._ruled(news), writer)
 
         self._carry_out(write, steps, writer)
 
-    def _install(self, make: Callable[[], Record], writer: str | None, loaded: Marks | None = None) -> None:
-        """Put another record in the place of this one; of a checkpoint the version and marks are taken over.
-
-        Raises:
-            StateWriteError: it was refused.
-        """
+    def _install(self, make: Callable[[], Record], writer: str | None, marks: Marks | None = None) -> None:
+        """Put another record in the place of this one."""
 
         def exchange() -> None:
             record, old = make(), self._record
-            names = tuple(dict.fromkeys([*self.schema.fields, *old.extra, *record.extra]))
-            changed = tuple(name for name in names if differs(old.held(name), record.held(name)))
-            deltas = self._all_deltas(record) if loaded is None else ()
-            with self._lock:
-                self._record, self._is_refused = record, False
-                self._spent = frozenset(loaded["spent"] if loaded else ())
-                if loaded is None:
-                    self._note(names, changed, writer, deltas)
-                    return
-                self.version = self._loaded = loaded["version"]
-                self._changes.clear()
-                self._writers.clear()
-                self._listeners.queue(StateChange(self.version, names, changed, writer))
+            gone = dict.fromkeys((*self.schema.fields, *old.extra), MISSING)
+            self._commit({**gone, **record.values, **record.extra}, record.private, writer, record, marks)
 
         self._carry_out(exchange, (), writer)
 
-    def _drop(self, names: tuple[str, ...], writer: str | None) -> None:
-        """Remove extra values."""
-
-        def drop() -> None:
-            old = self._record
-            extra = {name: value for name, value in old.extra.items() if name not in names}
-            deltas = tuple(Delta(name, "drop") for name in names) if self.wants_deltas else ()
-            with self._lock:
-                self._record = Record(old.values, extra, old.private, old.fields_set)
-                self._spent -= set(names)
-                self._note(names, names, writer, deltas)
-
-        self._carry_out(drop, (), writer)
+    def _drop(self, names: Iterable[str], writer: str | None) -> None:
+        self._carry_out(lambda: self._commit(dict.fromkeys(names, MISSING), MISSING, writer), (), writer)
 
     def _carry_out(self, deed: Callable[[], None], steps: Sequence[Step], writer: str | None) -> None:
         """Do what a write is under its locks, and tell it; refuse one that comes from inside another."""
@@ -190,8 +153,12 @@ class Writes(Generic[S]):
             field = step.field
             step.others = others = self._others(steps, news) if field.has_info else None
             step.default = lambda field=field, others=others: self._default(field, others)
-            step.old = self._start(step)
-            news[step.name] = step.folded()
+            try:
+                step.old = self._start(step)
+                news[step.name] = step.fold(step)
+            except Refused as error:
+                error.at(step.name, field.type_text, step.given)
+                raise
         return news
 
     def _start(self, step: Step) -> Value:
@@ -203,11 +170,7 @@ class Writes(Generic[S]):
         return step.default() if has_default else None if held is MISSING else held
 
     def _default(self, field: StateField, others: Others) -> Value:
-        """Return a field's default, taken afresh and validated.
-
-        Raises:
-            Refused: there is none, or it is not of the field's type.
-        """
+        """Return a field's default, taken afresh and validated."""
         if not field.name:
             raise Refused("an extra value has no default to go back to: clear(namespace) removes it")
         if field.info.is_required():
@@ -222,7 +185,8 @@ class Writes(Generic[S]):
         for step in steps:
             if step.name in fields and step.name not in news and step.field.reducer is None:
                 others[step.name] = step.guess(others)
-        return {**others, **{name: shown(value) for name, value in news.items() if name in fields}}
+        known = {name: shown(value) for name, value in news.items() if name in fields and value is not MISSING}
+        return {**others, **known}
 
     def _ruled(self, news: dict[str, Value]) -> tuple[dict[str, Value], Value]:
         """Return the values after the model's own rules, and its private attributes if they are made now."""
@@ -243,70 +207,74 @@ class Writes(Generic[S]):
         moved = {name: ruled.__dict__.get(name) for name in fields if ruled.__dict__.get(name) is not values[name]}
         return {**news, **{name: freeze(value, fields[name].hint) for name, value in moved.items()}}, private
 
-    def _deltas(self, news: Mapping[str, Value]) -> tuple[Delta, ...]:
-        """Return the effect of a write on what is stored, and prove that it can be read back."""
+    def _deltas(self, news: Mapping[str, Value], record: Record | None) -> tuple[Delta, ...]:
+        """Return the effect of a write on what is stored, and prove that what was given can be read back."""
         made: list[Delta] = []
         for name, new in news.items() if self.wants_deltas else ():
             field, old = self.schema.field_of(name), self._record.held(name)
-            if field is not None and field.is_stored and (old is not new or name in self._spent):
-                others = self._others([], news) if field.has_info else None
-                made.append(self._delta(name, field, None if old is MISSING else old, new, others))
+            if field is None or not field.is_stored or (old is new and name not in self._spent):
+                continue
+            others = self._others([], news) if field.has_info else None
+            is_checked = self._is_checked and (record is None or name in record.fields_set or name in record.extra)
+            with placed(name, field.type_text):
+                made.append(delta(name, field, old, new, others, is_checked=is_checked))
         return tuple(made)
-
-    def _all_deltas(self, record: Record) -> tuple[Delta, ...]:
-        """Return the effect of putting another record in the place of this one."""
-        if not self.wants_deltas:
-            return ()
-        made, others, old = list[Delta](), record.shown(), self._record
-        for name in (*record.values, *record.extra):
-            field = self.schema.field_of(name)
-            if field is not None and field.is_stored:
-                is_given = name in record.fields_set or name in record.extra
-                made.append(self._delta(name, field, None, record.held(name), others, is_given=is_given))
-        gone = (old.values.keys() | old.extra.keys()) - (record.values.keys() | record.extra.keys())
-        return (*made, *(Delta(name, "drop") for name in sorted(gone)))
-
-    def _delta(
-        self, name: str, field: StateField, old: Value, new: Value, others: Others, *, is_given: bool = True
-    ) -> Delta:
-        try:
-            if not is_given:  # a default is taken afresh at a load
-                return Delta(name, "set", to_json(field, new))
-            return delta(name, field, old, new, others, is_checked=self._is_checked)
-        except Refused as error:
-            error.at(name, field.type_text)
-            raise
 
     # Committing
 
-    def _commit(self, news: dict[str, Value], deltas: tuple[Delta, ...], writer: str | None, private: Value) -> None:
-        """Make the write the newest record, and queue its change."""
-        fields = self.schema.fields
-        written = {name: value for name, value in news.items() if name in fields}
-        extra = {name: value for name, value in news.items() if name not in fields}
-        changed = tuple(name for name, value in news.items() if differs(self._record.held(name), value))
+    def _commit(
+        self,
+        news: dict[str, Value],
+        private: Value,
+        writer: str | None,
+        record: Record | None = None,
+        marks: Marks | None = None,
+    ) -> None:
+        """Make a write the newest record, and queue its change.
+
+        Args:
+            news: the values after it, by full name; `MISSING` for those that go.
+            private: the model's private attributes, or `MISSING` if they stay.
+            writer: the path of the writer.
+            record: what takes the place of the record that is there.
+            marks: of a checkpoint that is loaded, of which no delta is made.
+        """
+        names = tuple(news)
+        changed = tuple(name for name, new in news.items() if differs(self._record.held(name), new))
+        deltas = self._deltas(news, record) if marks is None else ()
         with self._lock:
-            old = self._record
-            values = {**old.values, **written}
-            if private is MISSING:
-                private = old.private
-            else:
-                self._is_refused, values = False, {name: values[name] for name in fields}
-            more = ReadOnlyDict({**old.extra, **extra}, NO_HINT) if extra else old.extra
-            fields_set = old.fields_set if written.keys() <= old.fields_set else old.fields_set | written.keys()
-            self._record = Record(values, more, private, fields_set)
-            self._spent -= news.keys()
-            self._note(tuple(news), changed, writer, deltas)
+            self._record = record or self._after(news, private)
+            self._is_refused = self._is_refused and private is MISSING
+            self._spent = frozenset(marks["spent"]) if marks else self._spent - news.keys()
+            if marks is None:
+                self._note(names, changed, writer, deltas)
+                return
+            self.version = self._loaded = marks["version"]
+            self._changes.clear()
+            self._writers.clear()
+            self._listeners.queue(StateChange(self.version, names, changed, writer))
+
+    def _after(self, news: dict[str, Value], private: Value) -> Record:
+        """Return the record with some values replaced; the fields are in the order of the schema."""
+        old, fields = self._record, self.schema.fields
+        written = {name: value for name, value in news.items() if name in fields}
+        values, extra, fields_set = {**old.values, **written}, old.extra, old.fields_set
+        if len(values) > len(old.values):
+            values = {name: values[name] for name in fields if name in values}
+        if len(written) < len(news):
+            whole = {**extra, **{name: value for name, value in news.items() if name not in fields}}
+            extra = {name: value for name, value in whole.items() if value is not MISSING}
+        if not written.keys() <= fields_set:
+            fields_set |= written.keys()
+        return Record(values, extra, old.private if private is MISSING else private, fields_set)
 
     def _note(
         self, names: tuple[str, ...], changed: tuple[str, ...], writer: str | None, deltas: tuple[Delta, ...] = ()
     ) -> None:
         """Count a commit and queue its change; called under the manager's lock."""
         self.version = version = self.version + 1
-        for name in names:
-            self._writers[name] = writer
-        for name in changed:
-            self._changes[name] = (version, writer)
+        self._writers.update(dict.fromkeys(names, writer))
+        self._changes.update(dict.fromkeys(changed, (version, writer)))
         change = StateChange(version, names, changed, writer, deltas)
         self._listeners.queue(change)
         if self.recorder is not None:

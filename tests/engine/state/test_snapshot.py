@@ -331,3 +331,19 @@ def test_fields_may_have_any_name() -> None:
     manager = StateManager(Named)
     manager.update({"waiting": [1]})
     assert (manager.get().record, manager.get().waiting, manager.get().hint) == ("r", [1], 1)
+
+
+class Mixed:
+    log = ()
+
+
+def test_a_list_is_not_hidden_by_what_a_mixin_has() -> None:
+    """A class attribute of the field's name does not take the place of a list that was not read yet."""
+    with pytest.warns(UserWarning, match="shadows"):
+
+        class Hidden(Mixed, BaseModel):
+            log: Annotated[list[int], operator.add] = []
+
+    manager = StateManager(Hidden)
+    manager.update({"log": [1]})
+    assert manager.get().log == [1]
