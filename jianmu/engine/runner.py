@@ -25,7 +25,6 @@ from py_trees.common import Status
 from pydantic import BaseModel
 
 from jianmu.engine.activity import RESULTS, Tasks
-from jianmu.engine.behaviour_tree import Tree
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
 from jianmu.engine.events import Stalled, StateChanged
@@ -39,6 +38,7 @@ from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
 from jianmu.engine.phases import REST, Phase, advance
 from jianmu.engine.state import StateChange, StateManager
+from jianmu.engine.ticker import Tree
 from jianmu.engine.tree import ancestors, descend, path_of
 from jianmu.engine.waiting import tips, waits
 from jianmu.engine.wake import Wake
@@ -281,18 +281,13 @@ class ReactiveRunner(Generic[S]):
 
     def _quiet_end(self, until_suspend: bool) -> End | None:
         """Return the end of a run in which nothing can go on by itself, or None while something can."""
-        if self.tasks.is_busy or self.passing.has_timer:
+        if self.tasks.is_busy:
             return None
+        goes_on = self.passing.has_timer or self.pace.poll_at is not None
         if self.context.interaction.pending:
-            is_done = until_suspend and not self._is_polling()
+            is_done = until_suspend and (not goes_on or waits(self.root))
             return End(Status.RUNNING, is_suspended=True) if is_done else None
-        if self.pace.poll_at is not None or self._is_stalled:
-            return None
-        return self._stall(until_suspend)
-
-    def _is_polling(self) -> bool:
-        """Whether something is polled in a branch that does not wait for people."""
-        return self.pace.poll_at is not None and not waits(self.root)
+        return None if goes_on or self._is_stalled else self._stall(until_suspend)
 
     def _stall(self, until_suspend: bool) -> End | None:
         """Report that only a write from outside can wake the tree."""

@@ -10,9 +10,11 @@ from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Selector, Sequence
 
 from jianmu.agent import Agent
+from jianmu.engine.clock import VirtualClock
 from jianmu.engine.events import CleanupFailed
+from jianmu.engine.limits import Limits
 from jianmu.engine.node import AsyncNode, Node
-from jianmu.nodes import AskHuman
+from jianmu.nodes import AskHuman, Cooldown
 from tests.cases.leaves import (
     FAILURE,
     INVALID,
@@ -220,3 +222,13 @@ async def test_a_cleanup_that_exits_leaves_no_block_half_closed() -> None:
         assert closed == ["leaf"]
         async with agent:
             pass
+
+
+async def test_a_cooldown_that_has_failed_holds_no_run_beside_a_question() -> None:
+    """All RUNNING leaves wait for people: the run suspends, though a node that has finished wants to be asked again."""
+    cooling = Cooldown("cools", Do("fails", lambda _: FAILURE), seconds=50)
+    root = Selector("first", memory=False, children=[cooling, AskHuman("ask", message="?")])
+    agent = Agent(root, World, clock=VirtualClock(autojump=True))
+    with anyio.fail_after(WITHIN):
+        outcome = await agent.run_until_suspend(limits=Limits(max_ticks=9))
+    assert outcome.suspended
