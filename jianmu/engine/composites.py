@@ -18,8 +18,7 @@ from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Composite, Parallel, Selector, Sequence
 
 from jianmu.engine.leaves import is_patched, opaque
-from jianmu.engine.passes import FAILURE, KINDS, RUNNING, SUCCESS, Pass, Step
-from jianmu.engine.sticky import is_spared
+from jianmu.engine.passes import FAILURE, KINDS, RUNNING, SUCCESS, Pass, Step, is_spared
 from jianmu.engine.tree import path_of
 
 Found = tuple[Behaviour | None, Behaviour | None]
@@ -134,14 +133,7 @@ def _from(children: list[Behaviour], index: int) -> Iterator[Behaviour]:
 
 
 def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Status | None) -> Found:
-    """Tick leaves, until a child is none, or one ends the tick of the composite.
-
-    Args:
-        run: the pass.
-        node: the composite.
-        rest: the children that are left.
-        passing: the status after which the next one is ticked; None: whatever it is.
-    """
+    """Tick leaves of the rest, until a child is none, or has another status than `passing` (None: any will do)."""
     is_quick = run.trace is None and _looks_plain(node)
     child = next(rest, None)
     while child is not None:

@@ -10,8 +10,7 @@ from py_trees.common import Status
 from py_trees.composites import Composite
 from py_trees.decorators import Decorator
 
-from jianmu.engine.passes import CURRENT, RUNNING, Pass
-from jianmu.engine.sticky import is_held
+from jianmu.engine.passes import CURRENT, RUNNING, Pass, is_held
 from jianmu.errors import SetupError
 
 Steps = Generator[Behaviour, None, Status]

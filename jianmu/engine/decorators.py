@@ -10,20 +10,12 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.decorators import Decorator, EternalGuard, OneShot, Repeat, Timeout
 
-from jianmu.engine.passes import FAILURE, RUNNING, Kind, Pass, Step
-from jianmu.engine.sticky import LOOPS, is_held
+from jianmu.engine.passes import FAILURE, LOOPS, RUNNING, Kind, Pass, Step, is_held
 from jianmu.engine.tree import path_of
 
 
 def decorator_of(cls: type[Behaviour], owner: type[Behaviour], *, is_polled: bool, is_known: bool) -> Kind:
-    """Return how decorators of a class are ticked.
-
-    Args:
-        cls: the class.
-        owner: the class of py_trees that defines its `tick`.
-        is_polled: whether they ask to be ticked every `poll_interval`.
-        is_known: whether they say themselves when they are to be ticked.
-    """
+    """Return how decorators of a class are ticked, whose `tick` is that of `owner`."""
     is_stock = getattr(cls.update, "__module__", None) == Decorator.__module__
     updated = _stock if is_stock else _by_update
     if cls.update is Timeout.update:

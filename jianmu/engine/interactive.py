@@ -11,8 +11,7 @@ from py_trees.common import Status
 from jianmu.engine.activity import RESULTS
 from jianmu.engine.controller import Record, Request
 from jianmu.engine.node import NodeMixin
-from jianmu.engine.passes import Pass
-from jianmu.engine.sticky import holds, may_hold
+from jianmu.engine.passes import Pass, holds, may_hold
 from jianmu.engine.watching import mark_loops
 from jianmu.errors import NotAnsweredError, SetupError
 

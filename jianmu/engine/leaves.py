@@ -164,14 +164,7 @@ _tick_leaf, _tick_timer, _tick_direct = map(leaf, (_as_py_trees, _timer, _direct
 
 
 def leaf_of(cls: type[Behaviour], *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
-    """Return how leaves of a class are ticked.
-
-    Args:
-        cls: the class.
-        is_direct: whether they tick themselves.
-        is_polled: whether they ask to be ticked every `poll_interval`.
-        is_known: whether they say themselves when they are to be ticked.
-    """
+    """Return how leaves of a class are ticked; `is_direct`: by themselves."""
     if is_direct:
         return Kind(_tick_direct, polled=is_polled)
     if cls.update in CONSTANTS:

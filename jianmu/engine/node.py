@@ -12,9 +12,8 @@ from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.controller import Request
 from jianmu.engine.events import Event
-from jianmu.engine.passes import Pass
+from jianmu.engine.passes import Pass, holds, may_hold
 from jianmu.engine.ports import Binding, Port, bindings, declare
-from jianmu.engine.sticky import holds, may_hold
 from jianmu.engine.watching import changed_since, mark_loops
 from jianmu.errors import SetupError
 

@@ -1,4 +1,8 @@
-"""What a pass over a tree knows while it is going on, and what it does for each node that it ticks."""
+"""What a pass over a tree knows while it is going on, what it does for each node, and which results stand.
+
+A composite that looks again ticks its finished children again while it is RUNNING. What must not be done a
+second time by being looked at holds its result until the activation of that composite ends.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,17 @@ from typing import Any, cast  # Any: each kind of branch has its own class of no
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
-from py_trees.decorators import Decorator
+from py_trees.composites import Parallel, Selector, Sequence
+from py_trees.decorators import Decorator, ForEach, Repeat, Retry
 
 from jianmu.engine.halting import Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself, stopping
-from jianmu.engine.tree import path_of
+from jianmu.engine.tree import ancestors, path_of
 from jianmu.errors import InvalidStatusError
 
 FAILURE, INVALID, RUNNING, SUCCESS = Status.FAILURE, Status.INVALID, Status.RUNNING, Status.SUCCESS
+
+LOOPS = (Repeat, Retry, ForEach)
+"""py_trees' own loops."""
 
 NUMBERS = itertools.count(1)
 """The numbers of passes: one row for the whole process."""
@@ -200,3 +208,45 @@ def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
         "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
         path=path,
     )
+
+
+def looks_again(node: Behaviour) -> bool:
+    """Whether a composite ticks its finished children again while it is RUNNING."""
+    if isinstance(node, Sequence | Selector):
+        return not node.memory
+    return isinstance(node, Parallel) and not node.policy.synchronise
+
+
+def holds(node: Behaviour, since: int) -> bool:
+    """Whether a result stands until the activation of the composite that looks again has ended.
+
+    Args:
+        node: the node that has finished.
+        since: the number of a pass; the result stands if that composite was active already then.
+    """
+    above = next((each for each in ancestors(node) if each.status is RUNNING), None)
+    return above is not None and looks_again(above) and since >= getattr(above, "activation", -1)
+
+
+def may_hold(node: Behaviour) -> bool:
+    """Whether a result stands, or may have to when more above the node has finished."""
+    return any(above.status is RUNNING and looks_again(above) for above in ancestors(node))
+
+
+def is_held(loop: Behaviour) -> bool:
+    """Whether a loop that has finished reports its result and is not ticked again.
+
+    So it is if an AsyncNode started under it in this activation (which it notes as `async_started`).
+    """
+    activation: int | None = getattr(loop, "activation", None)
+    if activation is None or (loop.status is not SUCCESS and loop.status is not FAILURE):
+        return False
+    return getattr(loop, "async_started", -1) >= activation and holds(loop, activation)
+
+
+def is_spared(node: Behaviour) -> bool:
+    """Whether a node keeps its result when a composite above it is entered anew only because it was looked at again."""
+    if isinstance(node, LOOPS):
+        return is_held(node)
+    asks = getattr(type(node), "is_held", None)
+    return asks is not None and asks(node)

@@ -6,7 +6,6 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.activity import Tasks
-from jianmu.engine.behaviour_tree import Tree
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
 from jianmu.engine.controller import Deed
@@ -15,7 +14,7 @@ from jianmu.engine.failures import Failures
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.pace import Pace
 from jianmu.engine.record import Record
-from jianmu.engine.ticker import halt
+from jianmu.engine.ticker import Tree, halt
 from jianmu.engine.tree import ancestors, path_of
 from jianmu.engine.waiting import StockTimers
 

@@ -8,7 +8,7 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.control import Steps
-from jianmu.engine.sticky import holds, looks_again
+from jianmu.engine.passes import holds, looks_again
 from jianmu.engine.tree import ancestors
 from jianmu.engine.waiting import waits
 from jianmu.nodes.base import SECONDS, Keeping, Number, Option, Wrapper, dump_moment, load_moment

@@ -13,8 +13,7 @@ from py_trees.composites import Selector, Sequence
 from py_trees.trees import BehaviourTree
 from py_trees.visitors import SnapshotVisitor, VisitorBase
 
-from jianmu.engine.behaviour_tree import Tree
-from jianmu.engine.ticker import Ticker
+from jianmu.engine.ticker import Ticker, Tree
 from tests.engine.plain import F, Leaf, R, S, names, nested
 
 

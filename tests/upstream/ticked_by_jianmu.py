@@ -10,8 +10,7 @@ import pytest
 from py_trees.behaviour import Behaviour
 from py_trees.trees import BehaviourTree
 
-from jianmu.engine.behaviour_tree import Tree
-from jianmu.engine.ticker import Ticker
+from jianmu.engine.ticker import Ticker, Tree
 
 LEFT_OUT: dict[str, str] = {}
 """Tests that are left out, each with the reason."""
