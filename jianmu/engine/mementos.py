@@ -130,6 +130,16 @@ def dump_position(root: Behaviour) -> Position:
     }
 
 
+def _kept(node: Behaviour) -> JsonValue:
+    """Return a node's memento; one that is INVALID and cannot say may never have been ticked, and keeps nothing."""
+    if node.status is not Status.INVALID:
+        return dump(node)
+    try:
+        return dump(node)
+    except Exception:  # noqa: BLE001  # the attributes that it reads may be made by its first initialise()
+        return None
+
+
 def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     """Return what is written of one node."""
     entry: Position = {}
@@ -138,7 +148,7 @@ def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     current = getattr(node, "current_child", None)
     if id(current) in numbers:
         entry["child"] = numbers[id(current)]
-    memento = dump(node)
+    memento = _kept(node)
     if memento is not None:
         entry["memento"] = memento
     number, started = getattr(node, "activation", None), getattr(node, "async_started", -1)

@@ -224,7 +224,12 @@ def test_what_comes_after_the_current_child_may_change() -> None:
 
 @pytest.mark.parametrize(
     "position",
-    [1, {}, {"paths": ["s"], "classes": [], "nodes": {}}, {"paths": ["s"], "classes": ["S"], "nodes": {"7": {}}, "pass": 1}]
+    [
+        1,
+        {},
+        {"paths": ["s"], "classes": [], "nodes": {}},
+        {"paths": ["s"], "classes": ["S"], "nodes": {"7": {}}, "pass": 1},
+    ]
     + [
         {"paths": ["s"], "classes": ["S"], "nodes": {"0": entry}, "pass": 1}
         for entry in ({"status": "ODD"}, {"child": "x"}, {"pass": "x"}, 3)
@@ -267,3 +272,27 @@ def test_deep_trees_are_written_and_loaded() -> None:
     Ticker().tick(root)
     load_position(fresh, dump_position(root), keeps=lambda _: True)
     assert {node.status for node in descend(fresh)} == {R}
+
+
+def test_a_node_that_was_never_ticked_need_not_have_a_memento() -> None:
+    """What `memento` reads may be made by `initialise`: a node that was not ticked yet is written without it."""
+
+    class Counts(Behaviour):
+        def initialise(self) -> None:
+            self.count = 1
+
+        def update(self) -> Any:
+            return R
+
+        def memento(self) -> int:
+            return self.count
+
+        def restore(self, value: int) -> None:
+            self.count = value
+
+    root = Sequence("s", memory=True, children=[Counts("first"), Counts("second")])
+    Ticker().tick(root)
+    assert {number: entry.get("memento") for number, entry in dump_position(root)["nodes"].items()} == {
+        "0": None,
+        "1": 1,
+    }
