@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import (  # Any: annotations are any object, and so are the values of ports
     Any,
     Generic,
+    NoReturn,
     Self,
     TypeVar,
     cast,
@@ -51,6 +52,13 @@ class In(Generic[T]):
     def __get__(self, node: Any, owner: type) -> Any:
         """Return the value: of the field bound, or the literal."""
         return self if node is None else node.context.read_port(self._port.name)
+
+    def __set__(self, node: Any, value: object) -> NoReturn:
+        """Refuse the write: it would hide what the port is bound to."""
+        name, kind = self._port.name, type(node).__name__
+        raise SetupError(
+            f"{kind} assigns its input '{name}': bind it, {kind}(\"{node.name}\", {name}=...), or declare an Out"
+        )
 
 
 class Out(Generic[T]):

@@ -10,6 +10,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from py_trees.common import Status
 
+from jianmu.engine.limits import exceeded
 from jianmu.engine.runner import End, ReactiveRunner
 from jianmu.errors import SetupError
 
@@ -95,7 +96,10 @@ class Stepper:
 
     def _tick(self) -> None:
         """Make one pass."""
-        runner = self._runner
+        runner, context = self._runner, self._runner.context
+        limit = exceeded(context.limits, context.usage)
+        if limit is not None:
+            raise limit
         runner.thread = threading.get_ident()
         runner.passing.one()
         runner.tasks.carry_out()

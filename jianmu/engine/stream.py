@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from jianmu.engine.events import Event, Events, Token
 from jianmu.engine.wake import Wake
+from jianmu.errors import RunError
 
 LAG = 100
 
@@ -43,6 +44,8 @@ class Stream:
 
     async def __aenter__(self) -> Self:
         """Start the run."""
+        if self._group is not None:
+            raise RunError("a stream is read once: call agent.stream(...) again for the next run")
         self._wake.attach()
         self._remove = self._events.add(self._take)
         self._group = anyio.create_task_group()

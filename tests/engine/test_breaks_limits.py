@@ -8,8 +8,9 @@ from py_trees.composites import Sequence
 
 from jianmu.agent import Agent
 from jianmu.engine.limits import Limits
+from jianmu.errors import LimitExceeded
 from jianmu.nodes import AskHuman
-from tests.cases.leaves import INVALID, SUCCESS, Do, DoAsync, World
+from tests.cases.leaves import INVALID, RUNNING, SUCCESS, Do, DoAsync, World
 
 pytestmark = pytest.mark.anyio
 WITHIN = 5
@@ -47,3 +48,18 @@ async def test_what_is_not_used_has_no_end(name: str) -> None:
         root = Sequence("s", memory=True, children=[DoAsync("a", use), DoAsync("b", use)])
         with anyio.fail_after(WITHIN):
             assert await Agent(root, World, limits=Limits(**{name: most})).run() is SUCCESS
+
+
+async def test_steps_have_limits_as_well() -> None:
+    """A step beyond the limit of its run ticks nothing and raises; the next run begins anew."""
+    leaf = Do("leaf", lambda _: RUNNING)
+    agent = Agent(leaf, World, limits=Limits(max_ticks=2))
+    with anyio.fail_after(WITHIN):
+        await agent.step()
+        agent.step_sync()
+        with pytest.raises(LimitExceeded, match="used its 2 passes"):
+            await agent.step()
+        assert (agent.status, leaf.ticks) == (INVALID, 2)
+        await agent.reset()
+        await agent.step()
+    assert leaf.ticks == 3

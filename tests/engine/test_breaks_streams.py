@@ -7,7 +7,7 @@ import pytest
 from py_trees.common import Status
 
 from jianmu.agent import Agent
-from jianmu.errors import AgentBusyError
+from jianmu.errors import AgentBusyError, RunError
 from tests.cases.leaves import SUCCESS, DoAsync, World
 
 pytestmark = pytest.mark.anyio
@@ -36,3 +36,13 @@ async def test_a_stream_that_found_the_agent_busy_halts_no_run_of_another(turns:
                 pass
             go.set()
     assert found == [SUCCESS]
+
+
+async def test_a_stream_is_read_once() -> None:
+    """Entered again it is an error with a name, not a stream without events."""
+    stream = Agent(DoAsync("x", lambda _: anyio.lowlevel.checkpoint()), World).stream()
+    with anyio.fail_after(WITHIN):
+        async with stream as events:
+            assert [event async for event in events]
+        with pytest.raises(RunError, match="a stream is read once"):
+            await stream.__aenter__()
