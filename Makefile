@@ -53,7 +53,7 @@ check: $(VENV)/.made ## lint, formatting, types, import contracts
 	$(BIN)/python -m pytest -q tests/test_house.py
 
 examples: $(VENV)/.made ## run every example
-	@for example in examples/[0-9]*.py; do echo "$$example"; $(BIN)/python "$$example" </dev/null; done
+	@for example in examples/[0-9]*.py; do echo "$$example"; $(BIN)/python "$$example" </dev/null || exit 1; done
 
 format: $(VENV)/.made ## repair what ruff can repair
 	$(BIN)/ruff check --fix .

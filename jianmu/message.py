@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal  # Any: JSON, and the user's own types
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,7 +28,7 @@ class Message(BaseModel):
         metadata: what else belongs to it; JSON values.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     id: str = Field(default_factory=_new_id)
     role: Literal["human", "ai", "system", "tool"]
@@ -54,7 +54,9 @@ def system(content: Any, **more: Any) -> Message:  # Any: as for human
     return Message(role="system", content=content, **more)
 
 
-def tool_result(call_id: str, content: Any, *, is_error: bool = False, **more: Any) -> Message:  # Any: JSON, as for human
+def tool_result(
+    call_id: str, content: Any, *, is_error: bool = False, **more: Any
+) -> Message:  # Any: JSON, as for human
     """Return the message that answers a tool call.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar  # Any: JSON, and the user's own types
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status

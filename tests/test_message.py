@@ -45,7 +45,7 @@ def test_they_are_frozen(model: BaseModel) -> None:
 def test_an_unknown_role_is_refused() -> None:
     """There are four roles."""
     with pytest.raises(ValidationError, match="role"):
-        Message(role="user", content="x")  # pyright: ignore[reportArgumentType]
+        Message(role="user", content="x")
 
 
 def test_a_message_without_an_id_keeps_the_one_it_got_in_the_state() -> None:

@@ -155,11 +155,11 @@ def test_s05_writing_back_a_snapshot_changes_nothing() -> None:
     manager.update({"log": ["a"]})
     changes, version = told(manager), manager.version
     for nothing in (manager.get(), old, {}):
-        manager.update(nothing)  # pyright: ignore[reportArgumentType]
+        manager.update(nothing)
     assert (manager.get().log, manager.version, changes) == (["a"], version, [])
     for model in (Log(log=["b"]), StateManager(Log).get()):
         with pytest.raises(StateWriteError, match="initialize takes a model"):
-            manager.update(model)  # pyright: ignore[reportArgumentType]
+            manager.update(model)
 
 
 class A(BaseModel):
@@ -581,7 +581,7 @@ def test_s24_merge_dict_takes_none_and_refuses_what_is_no_mapping() -> None:
     manager.merge_dict("meta", {"b": None})
     for bad in ([1], 1, "ab", [("a", 1)]):
         with pytest.raises(StateWriteError, match="mapping"):
-            manager.merge_dict("meta", bad)  # pyright: ignore[reportArgumentType]
+            manager.merge_dict("meta", bad)
     assert manager.get().meta == {"a": 1, "b": None}
 
 

@@ -350,7 +350,7 @@ def test_a_default_need_not_be_of_its_type() -> None:
     """An unvalidated default is stored and taken again at a load, as it was."""
 
     class Sloppy(BaseModel):
-        text: str = None  # pyright: ignore[reportAssignmentType]
+        text: str = None
         number: float = 0
         n: int = 0
 
@@ -368,7 +368,7 @@ def test_nothing_warns_of_a_value() -> None:
 
     class Counted(BaseModel):
         counts: Counter[str] = Counter()
-        text: str = None  # pyright: ignore[reportAssignmentType]
+        text: str = None
 
     manager = StateManager(Counted)
     manager.attach_store_check()

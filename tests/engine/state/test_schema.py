@@ -178,7 +178,7 @@ def test_only_models_with_fields_are_schemas(no_schema: Any) -> None:
 def test_a_scope_that_does_not_exist_is_refused() -> None:
     """The error names the scopes that there are."""
     with pytest.raises(SchemaError, match=r"'run'.*'step'.*'call'"):
-        Ephemeral("turn")  # pyright: ignore[reportArgumentType]
+        Ephemeral("turn")
 
 
 def test_reducer_wraps_what_has_no_signature_and_instances() -> None:
@@ -220,7 +220,7 @@ def test_an_unknown_reference_is_named() -> None:
     """A forward reference that nobody defined is named with the call to make."""
 
     class Unresolved(BaseModel):
-        x: Nowhere | None = None  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+        x: Nowhere | None = None  # noqa: F821
 
     text = refused(Unresolved)
     assert "Nowhere" in text

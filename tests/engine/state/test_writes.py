@@ -486,13 +486,13 @@ def test_initialize_replaces_everything() -> None:
     manager.update({"n": 5, "more": 1})
     manager.initialize({"xs": ["1"]})
     assert (manager.get(), calls, manager.version) == (Begun(xs=[1]), [], 2)
-    manager.initialize(Begun(n=7, kept=[1]))  # pyright: ignore[reportCallIssue]
+    manager.initialize(Begun(n=7, kept=[1]))
     assert manager.get().model_extra == {"kept": [1]}
     manager.initialize()
     assert manager.get() == Begun()
     manager.initialize(StateManager(Begun).get())
     tampered = Begun()
-    tampered.n = "no-int"  # pyright: ignore[reportAttributeAccessIssue]
+    tampered.n = "no-int"
     for bad in (tampered, {"n": "no-int"}, {"n": Replace(1)}, Loose(), [1]):
         refused(lambda bad=bad: manager.initialize(bad))
     manager.is_running = True
