@@ -220,7 +220,7 @@ def test_an_unknown_reference_is_named() -> None:
     """A forward reference that nobody defined is named with the call to make."""
 
     class Unresolved(BaseModel):
-        x: Nowhere | None = None  # noqa: F821
+        x: Nowhere | None = None  # noqa: F821  # that it is unknown is the point
 
     text = refused(Unresolved)
     assert "Nowhere" in text
