@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from py_trees.common import ParallelPolicy
 from py_trees.composites import Parallel, Selector, Sequence
-from py_trees.decorators import (
-    Condition,
-    Count,
-    EternalGuard,
-    FailureIsRunning,
-    FailureIsSuccess,
-    Inverter,
-    OneShot,
-    PassThrough,
-    RunningIsFailure,
-    RunningIsSuccess,
-    StatusToBlackboard,
-    SuccessIsFailure,
-    SuccessIsRunning,
-)
+
+# isort: off
+from py_trees.decorators import Condition, Count, EternalGuard, FailureIsRunning, FailureIsSuccess, Inverter, OneShot
+from py_trees.decorators import PassThrough, RunningIsFailure, RunningIsSuccess, StatusToBlackboard
+from py_trees.decorators import SuccessIsFailure, SuccessIsRunning
 
 from jianmu.engine.control import Control
 from jianmu.engine.interaction import Answer, Request, default, escalate, fail
 from jianmu.engine.interactive import InteractiveNode
 from jianmu.nodes.ask import Approve, AskHuman, Choose, WaitFor
 from jianmu.nodes.control import IfThenElse, Race, Switch, Utility
-from jianmu.nodes.decorators import Catch, ForceFailure, ForceSuccess, Guard, Invert, LoopUntilSuccess, Repeat, Retry
-from jianmu.nodes.final import Finally
+from jianmu.nodes.decorators import Catch, Finally, ForceFailure, ForceSuccess, Guard, Invert, LoopUntilSuccess
+from jianmu.nodes.decorators import Repeat, Retry
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
 from jianmu.nodes.subagent import SubAgent

@@ -44,9 +44,15 @@ class Options(TypedDict, total=False):
 class Asking(InteractiveNode):
     """What the leaves share: the answer is written to the output `into`; without a field it is dropped."""
 
+    _request: Request
+
     def _write_into(self, into: str | None, kind: object) -> None:
         port = Port("into", True, Any if isinstance(kind, dict) else kind, None)
         give_ports(self, {"into": port}, {} if into is None else {"into": into})
+
+    def request(self) -> Request:
+        """Return what is asked."""
+        return self._request
 
     def on_answer(self, answer: Any) -> Status:  # Any: of the type asked for
         """Write the answer."""
@@ -71,10 +77,6 @@ class AskHuman(Asking):
         self._request = Request(message, answer=answer, **options)
         self.answers = answer
         self._write_into(into, answer)
-
-    def request(self) -> Request:
-        """Return what is asked."""
-        return self._request
 
 
 class Choose(Asking):
@@ -177,6 +179,8 @@ class Approve(Wrapper, InteractiveNode):
         """Ask, wait, look at what was decided, then tick the child."""
         if not self._is_approved:
             status = InteractiveNode.update(self)
+            if status is Status.RUNNING:
+                self.feedback_message = "waits for approval"
             if status is not Status.SUCCESS:
                 return status
             self._is_approved = True
@@ -189,12 +193,11 @@ class Approve(Wrapper, InteractiveNode):
 
     def on_answer(self, answer: Approval) -> Status | Request:
         """Look whether what would be done now was approved; if something else was, ask anew."""
-        record, snapshot, data = self._record(), self.read_state(), self._request.data
-        message = self._request.message
-        shown = message(snapshot) if callable(message) else message
         if not answer.approved:
             self.feedback_message = answer.reason or "rejected"
             return Status.FAILURE
+        record, snapshot, message, data = self._record(), self.read_state(), self._request.message, self._request.data
+        shown = message(snapshot) if callable(message) else message
         if record and record.question.digest != digest_of_shown(shown, data(snapshot) if callable(data) else data):
             return self._request
         self.edited, self.feedback_message = answer.edited_args, ""

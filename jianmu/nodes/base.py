@@ -56,7 +56,6 @@ class Keeping(NodeMixin, Behaviour):
         vars(self).update(kept | times)
 
     def _after(self, seconds: float) -> float:
-        """Return the moment in so many seconds."""
         return self.context.clock.now() + seconds
 
     def _rings(self, moment: float) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, get_args, get_origin  # Any: items, whose type is the user's
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias  # Any: items and snapshots, whose types are the user's
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -18,6 +18,7 @@ from jianmu.nodes.base import Branch, Number, Option, Shape, call_of, check_chil
 
 Body: TypeAlias = Callable[[Any, int], Behaviour | tuple[Behaviour, str]]
 Over: TypeAlias = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
+Limit: TypeAlias = Number | None
 Key: TypeAlias = Callable[[Any], JsonValue] | None
 ITEMS: Shape = ((lambda v: isinstance(v, Iterable) and not isinstance(v, str | bytes | Mapping)), "a list")
 
@@ -49,9 +50,8 @@ class ForEach(Branch):
         key: Key = None,
     ) -> None:
         super().__init__(name, [])
-        for option, fn in {"body": body, "over": over, "key": key}.items():
-            if option == "body" or callable(fn) or (option == "key" and fn is not None):
-                plain(self, option, fn)
+        for option, fn in (("body", body), ("key", key or str), ("over", over if callable(over) else str)):
+            plain(self, option, fn)
         ports = {"over": Port("over", False, Any), "into": Port("into", True, list[Any], None)}
         give_ports(self, ports, {"over": over} if into is None else {"over": over, "into": into})
         self._body, self._key, self._into = body, key, into
@@ -92,13 +92,11 @@ class ForEach(Branch):
         return self._rounds.get(child)
 
     def _listed(self) -> list[Any]:
-        """Return the items as they are in the state now."""
         given = self.context.read_port("over")
         found = given(self.read_state()) if callable(given) else given
         return [] if found is None else list(checked(self, call_of(self, "over"), ITEMS, found))
 
     def _build(self, items: list[Any]) -> None:
-        """Build the subtrees."""
         self.remove_all_children()
         self._items, self._fields, self._results, self._rounds = items, [], {}, {}
         for place, item in enumerate(items):
@@ -128,10 +126,11 @@ class ForEach(Branch):
 
     def restore(self, value: Any) -> None:
         """Build the subtrees of the same items again."""
-        today = {json_text(self._as_json(item)): item for item in self._listed()}
-        adapter = TypeAdapter[Any](self._item_type())
-        texts = [json_text(item) for item in value["items"]]
-        self._build([today[text] if text in today else adapter.validate_json(text) for text in texts])
+        over = self.port_bindings["over"]
+        kind = Any if over.key else self.context.manager.schema.types.get(over.field or "", Any)
+        stored = TypeAdapter[Any](kind).validate_json(json_text(value["items"]))
+        known = {json_text(self._as_json(item)): item for item in (*stored, *self._listed())}
+        self._build([known.get(json_text(raw), item) for raw, item in zip(value["items"], stored, strict=True)])
         self._results = {int(place): result for place, result in value["results"].items()}
 
     def _as_json(self, value: Any) -> JsonValue:
@@ -143,12 +142,3 @@ class ForEach(Branch):
 
     def _error(self, what: str) -> RunError:
         return RunError(f"node '{self.context.path}' {what}", path=self.context.path)
-
-    def _item_type(self) -> Any:
-        """Return the type of the items, where a field's annotation tells it."""
-        annotation = self.context.manager.schema.types.get(self.port_bindings["over"].field or "", Any)
-        for option in (annotation, *get_args(annotation)):
-            origin = get_origin(option)
-            if isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, Mapping):
-                return (*get_args(option), Any)[0]
-        return Any

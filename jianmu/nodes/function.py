@@ -80,9 +80,7 @@ def action(fn: Callable[..., Any]) -> type[Action]:
     SUCCESS when it returns None, True, SUCCESS, or a dict of updates, which is written.
     FAILURE when it returns False or FAILURE.
     RUNNING when it returns that; it is called again when something has happened.
-
-    Raises:
-        SetupError: it is async, or a parameter is no input.
+    A function that cannot be used so is a `SetupError` with the line to write; the others do the same.
     """
     return _made(Action, fn, "action")
 
@@ -91,9 +89,6 @@ def condition(fn: Callable[..., Any]) -> type[Condition]:
     """Make a class of nodes of a function of the snapshot and of inputs: `@condition def is_done(state): ...`.
 
     SUCCESS when it returns True, FAILURE when it returns False; never RUNNING.
-
-    Raises:
-        SetupError: it is async, or a further parameter is no input.
     """
     return _made(Condition, fn, "condition")
 
@@ -102,9 +97,6 @@ def async_action(fn: Callable[..., Awaitable[Any]]) -> type[AsyncAction]:
     """Make a class of nodes of an async function, or of an object with `async def __call__`.
 
     SUCCESS, FAILURE: as with `action`. RUNNING while it is awaited. Halting cancels it.
-
-    Raises:
-        SetupError: it is not async, or a parameter is no input.
     """
     return _made(AsyncAction, fn, "async_action")
 
@@ -120,9 +112,6 @@ def async_condition(fn: Callable[..., Any] | None = None, *, reads: tuple[str, .
     While a composite that looks again is on, the result holds; it is evaluated again in the background when a field
     that it watches was changed: its inputs and the `reads` of `@async_condition(reads=("score",))`, or else all that
     are kept.
-
-    Raises:
-        SetupError: it is not async, or a further parameter is no input.
     """
     make = functools.partial(_made, AsyncCondition, word="async_condition", reads=reads)
     return make if fn is None else make(fn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any  # Any: both schemas are the users'
+from typing import Any, TypeAlias  # Any: both schemas are the users'
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -14,6 +14,9 @@ from jianmu.engine.ports import Port
 from jianmu.engine.state import Replace, StateChange, StateManager
 from jianmu.errors import SetupError
 from jianmu.nodes.base import Wrapper, give_ports
+
+Inputs: TypeAlias = Mapping[str, object] | None
+Outputs: TypeAlias = Mapping[str, str] | None
 
 
 class SubAgent(Wrapper):
@@ -32,13 +35,7 @@ class SubAgent(Wrapper):
     _seen = -1
 
     def __init__(
-        self,
-        name: str,
-        root: Behaviour,
-        manager: StateManager[Any],
-        *,
-        inputs: Mapping[str, object] | None = None,
-        outputs: Mapping[str, str] | None = None,
+        self, name: str, root: Behaviour, manager: StateManager[Any], *, inputs: Inputs = None, outputs: Outputs = None
     ) -> None:
         super().__init__(name, root)
         self.inner_state = manager
@@ -51,11 +48,7 @@ class SubAgent(Wrapper):
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def on_bound(self) -> None:
-        """Check the inner names, and have changes of the inner state wake the run.
-
-        Raises:
-            SetupError: the inner schema has no such field; with the node's path.
-        """
+        """Refuse inner names that the inner schema does not have, and have changes of the inner state wake the run."""
         schema, path = self.inner_state.schema, self.context.path
         for port, name in (self._inputs | self._outputs).items():
             known, does = (schema.input_fields, "takes") if port in self._inputs else (schema.output_fields, "gives")
@@ -97,7 +90,6 @@ class SubAgent(Wrapper):
             self.inner_state.update(fresh, _writer=self.context.path)
 
     def _is_new(self, port: str) -> bool:
-        """Whether an input has to be copied."""
         field = self.port_bindings[port].field
         return self._seen < 0 or (field is not None and self.context.manager.last_change(field)[0] > self._seen)
 

@@ -132,7 +132,7 @@ class Cooldown(Timed):
 
     def _is_resting(self) -> bool:
         end, thread_id = self._rest
-        return thread_id == self.context.thread_id and end > self.context.clock.now()
+        return bool(end) and thread_id == self.context.thread_id and end > self.context.clock.now()
 
     def _failed(self) -> Status:
         """Return FAILURE, and have the tree ticked at the end if somebody above looks again."""

@@ -15,7 +15,7 @@ from jianmu.engine.clock import VirtualClock
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.ticker import halt, tick
 from jianmu.errors import SetupError
-from jianmu.nodes import Answer, AskHuman, Cooldown, ForceSuccess, Guard, Repeat, Timeout, Timer
+from jianmu.nodes import Answer, AskHuman, Cooldown, ForceSuccess, ForEach, Guard, Repeat, Timeout, Timer
 from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Forever, Scripted, Sleep, passes_of
 from tests.nodes.kit import Desk, Table
 
@@ -363,6 +363,16 @@ def test_n16_a_stock_repeat_halted_and_entered_again() -> None:
     assert [tick(repeat), tick(repeat)] == [RUNNING, RUNNING]
     halt(repeat)
     assert [tick(repeat), tick(repeat), tick(repeat)] == [RUNNING, RUNNING, SUCCESS]
+
+
+def test_a_rest_that_has_not_begun_is_not_written() -> None:
+    """A Cooldown that no pass has reached yet, below a ForEach with a limit, does not keep a run from being dumped."""
+    root = ForEach("each", lambda item, _: Cooldown(item, Scripted("a", RUNNING), seconds=9), over=["x", "y"], limit=1)
+    agent = Agent(root)
+    agent.step_sync()
+    copy = Agent(ForEach("each", lambda item, _: Cooldown(item, Scripted("a", RUNNING), seconds=9), over=[], limit=1))
+    copy.load_checkpoint(agent.dump_checkpoint())
+    assert [child.status for child in copy.root.children] == [RUNNING, INVALID]
 
 
 async def test_each_thread_of_an_agent_has_a_rest_of_its_own() -> None:
