@@ -504,6 +504,20 @@ async def test_a_refusal_is_told_at_each_entry_of_the_round(way: str) -> None:
 
 @each_way
 @each_asking
+async def test_after_a_refusal_the_next_attempt_asks_anew(way: str, asking: Callable[..., Behaviour]) -> None:
+    """A refusal holds for the activation that was told it: what a Retry enters again asks again, in the same round."""
+    leaf = (lambda: ask("q")) if asking is ask else (lambda: _forgiving(AskInside("q")))
+    relay = Relay(way, lambda: Retry("retry", leaf(), attempts=2))
+    with anyio.fail_after(5):
+        first = (await relay.begin()).suspensions[0].id
+        outcome = await relay.resume(Answer(None, action="decline"))
+        assert [one.id != first for one in outcome.suspensions] == [True]
+        assert (await relay.resume("x")).status is SUCCESS
+    assert relay.values == {"q": "x"}
+
+
+@each_way
+@each_asking
 async def test_i24_a_default_is_the_deadlines_answer(way: str, asking: Callable[..., Behaviour]) -> None:
     """At 60 the node gets "no", and the record says that it came from the deadline, from nobody."""
     relay = Relay(way, lambda: seq("main", asking("q", expires=[default("no", after=60)])), clock=VirtualClock())

@@ -133,12 +133,18 @@ def effects() -> Behaviour:
     return seq("main", Retry("retry", Talk("talk", talk), attempts=2), ask("last", expires=[fail(after=900)]))
 
 
+def rounds() -> Behaviour:
+    """Return rounds in which a node that has finished is looked at again."""
+    return Repeat("main", seq("round", AskInside("a"), ask("b"), memory=False), times=2)
+
+
 TREES: dict[str, Callable[[], Behaviour]] = {
     "stock": stock,
     "ours": ours,
     "nested": nested,
     "typed": typed,
     "effects": effects,
+    "rounds": rounds,
 }
 
 
