@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 from py_trees import behaviours, decorators, timers
 from py_trees.behaviour import Behaviour
-from py_trees.common import OneShotPolicy
+from py_trees.common import OneShotPolicy, ParallelPolicy
+from py_trees.composites import Parallel
 from pydantic import BaseModel
 
 from jianmu.agent import Agent
@@ -21,6 +22,7 @@ from jianmu.engine.request import Request, fail
 from jianmu.errors import InvalidAnswerError
 from jianmu.nodes import (
     Approve,
+    AskHuman,
     Catch,
     Choose,
     Cooldown,
@@ -133,9 +135,11 @@ def effects() -> Behaviour:
     return seq("main", Retry("retry", Talk("talk", talk), attempts=2), ask("last", expires=[fail(after=900)]))
 
 
-def rounds() -> Behaviour:
-    """Return rounds in which a node that has finished is looked at again."""
-    return Repeat("main", seq("round", AskInside("a"), ask("b"), memory=False), times=2)
+def looks() -> Behaviour:
+    """Return a choice that is made anew whenever it is looked at, over nodes that stand by their results."""
+    odd, even = (AskHuman(name, message="?", answer=int, into="amount") for name in ("odd", "even"))
+    choice = IfThenElse("choice", lambda s: s.amount % 2 == 1, odd, even)
+    return Parallel("main", ParallelPolicy.SuccessOnAll(synchronise=False), children=[choice, ask("last")])
 
 
 TREES: dict[str, Callable[[], Behaviour]] = {
@@ -144,7 +148,7 @@ TREES: dict[str, Callable[[], Behaviour]] = {
     "nested": nested,
     "typed": typed,
     "effects": effects,
-    "rounds": rounds,
+    "looks": looks,
 }
 
 
