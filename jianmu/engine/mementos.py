@@ -109,8 +109,7 @@ def restore(node: Any, value: Any) -> None:
         vars(node).update(_iterator=iter(value[1:]), _current_item=value[0])
         node.blackboard.set(node.target_key, value[0])
     else:
-        for name, each in zip(_names(node), value, strict=True):
-            setattr(node, name, _read(each))
+        node.__dict__.update(zip(_names(node), map(_read, value), strict=True))
 
 
 def dump_position(root: Behaviour) -> Position:
