@@ -63,7 +63,7 @@ class Binder:
 
     def _bind(self, node: Behaviour, path: str, manager: StateManager[Any]) -> None:
         """Bind one node."""
-        holder = vars(node).get("bound_to")
+        holder = getattr(node, "bound_to", None)
         if holder is not None and holder is not self._run and holder.in_use:
             raise AgentBusyError(f"node '{path}' is in a tree on which another agent is at work: build a tree for each")
         _check_shape(node)
@@ -77,11 +77,11 @@ class Binder:
 
     def _vacant(self, parent: Behaviour) -> Iterator[tuple[Behaviour, str]]:
         """Yield the children that are not bound, with paths that no other child has: the others keep theirs."""
-        bound = [child for child in parent.children if vars(child).get("bound_to") is self._run]
+        bound = [child for child in parent.children if getattr(child, "bound_to", None) is self._run]
         taken = {child.context.path for child in bound if isinstance(child, NodeMixin)}
         above = path_of(parent)
         for child, part in zip(parent.children, segments(parent.children), strict=True):
-            if vars(child).get("bound_to") is not self._run:
+            if getattr(child, "bound_to", None) is not self._run:
                 others = (f"{above}/{escape(child.name)}[{count}]" for count in itertools.count(2))
                 path = next(path for path in itertools.chain([f"{above}/{part}"], others) if path not in taken)
                 taken.add(path)

@@ -96,7 +96,8 @@ class InteractiveNode(NodeMixin, Behaviour):
         """Stop the node; with INVALID its question is withdrawn."""
         if new_status is Status.INVALID:
             self.on_halt()
-        super().stop(new_status)
+        self.terminate(new_status)  # what py_trees' stop does, apart from its log line
+        self.status = new_status
 
     def on_halt(self) -> None:
         """Withdraw the question, unless the run is only parked."""

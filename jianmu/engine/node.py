@@ -148,15 +148,16 @@ class AsyncNode(NodeMixin, Behaviour):
 
     def tick_direct(self, run: Pass) -> Status:
         """Tick the node: ask for a start, hold a result, or report it."""
-        activity = self.context.activity
+        context = self._context or self.context
+        activity = context.activity
         if activity is None:
-            path = self.context.path
+            path = context.path
             raise SetupError(f"node '{path}' is asynchronous: run it with Agent(root)", path=path)
         if self.status is not Status.RUNNING:
-            if self.is_held():
+            if self.status in RESULTS and self.is_held():
                 return self._hold(activity)
             run.enter(self)
-            self._begin(activity, run.number)
+            self._begin(context, activity, run.number)
         status = run.finish(self, self.update())
         if status is not Status.RUNNING:
             activity.finished = run.number
@@ -171,7 +172,8 @@ class AsyncNode(NodeMixin, Behaviour):
         """Stop the node; with INVALID its coroutine is halted after the pass."""
         if new_status is Status.INVALID:
             self.on_halt()
-        super().stop(new_status)
+        self.terminate(new_status)  # what py_trees' stop does, apart from its log line
+        self.status = new_status
 
     def on_halt(self) -> None:
         """Ask for the coroutine's halt and withdraw what the node has asked."""
@@ -189,9 +191,8 @@ class AsyncNode(NodeMixin, Behaviour):
         activity = self.context.activity
         return activity is not None and self.status in RESULTS and holds(self, activity.finished)
 
-    def _begin(self, activity: Activity, number: int) -> None:
+    def _begin(self, context: NodeContext, activity: Activity, number: int) -> None:
         """Ask for a start, in a new activation."""
-        context = self.context
         if not context.run.journal.is_empty:
             context.run.journal.new_activation(context.origin())
         mark_loops(self, number)

@@ -137,7 +137,7 @@ class _Turns:
 
 def _overrides(node: Behaviour, what: str) -> bool:
     """Whether a node has a hook that does more than py_trees' empty one."""
-    return getattr(type(node), what) is not getattr(Behaviour, what) or what in node.__dict__
+    return getattr(getattr(node, what), "__func__", None) is not getattr(Behaviour, what)
 
 
 @contextmanager
@@ -160,4 +160,4 @@ async def _called(node: Behaviour, what: str) -> None:
 def _hook(node: Behaviour, what: str) -> Callable[[], Awaitable[object]] | None:
     """Return a node's `open` or `close`; a plain method of that name means something else."""
     found = getattr(node, what, None)
-    return found if inspect.iscoroutinefunction(found) else None
+    return found if found is not None and inspect.iscoroutinefunction(found) else None

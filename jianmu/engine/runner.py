@@ -203,7 +203,7 @@ class ReactiveRunner(Generic[S]):
         """Pass by pass, until something ends the run."""
         await checkpoint()
         while True:
-            end = self._cut_short()
+            end = self._cut_short() if self._stop is not None or self.context.limits.given else None
             if end is not None:
                 return end
             self.passing.one()
