@@ -246,7 +246,7 @@ def is_held(loop: Behaviour) -> bool:
 
 def is_spared(node: Behaviour) -> bool:
     """Whether a node keeps its result when a composite above it is entered anew only because it was looked at again."""
-    if isinstance(node, LOOPS):
-        return is_held(node)
     asks = getattr(type(node), "is_held", None)
-    return asks is not None and asks(node)
+    if asks is not None:
+        return asks(node)
+    return hasattr(node, "async_started") and isinstance(node, LOOPS) and is_held(node)
