@@ -215,10 +215,15 @@ class Finally(Branch):
             self._is_due = False
             if is_awaited:
                 activity.tasks.clean_up(activity, self._clean_up)
-            elif inspect.isawaitable(found := self._cleanup(self.context)):
-                cast("Any", found).close()  # Any: a coroutine that nobody will await
-                path = self.context.path
-                raise RunError(f"node '{path}': its cleanup returned something to await: write `async def`", path=path)
+            else:
+                self._clean_up_now()
+
+    def _clean_up_now(self) -> None:
+        found = self._cleanup(self.context)
+        if inspect.isawaitable(found):
+            cast("Any", found).close()  # Any: a coroutine that nobody will await
+            path = self.context.path
+            raise RunError(f"node '{path}': its cleanup returned something to await: write `async def`", path=path)
 
     async def _clean_up(self) -> None:
         found = self._cleanup(self.context)
