@@ -160,13 +160,11 @@ def _sweep_plain(
 ) -> Found:
     """Tick plain leaves of one class; return the first child of another one as what was found first."""
     child, cls, visit, owner = first, type(first), run.visit, run.owner
-    usual, is_followed, is_ended = passing or SUCCESS, passing is SUCCESS, passing is not None
+    usual, is_ended = passing or SUCCESS, passing is not None
     try:
         for child in chain((first,), rest):
             if type(child) is not cls:
                 return child, None
-            if is_followed:
-                node.current_child = child
             if owner is not None and getattr(child, "bound_to", None) is not owner:
                 run.meet(child)
             if child.status is not RUNNING:
@@ -175,6 +173,8 @@ def _sweep_plain(
             if status is usual:
                 child.terminate(status)
                 child.status = status
+                if visit is None:
+                    continue
             else:
                 run.finish(child, status)
             if visit is not None:
@@ -184,6 +184,9 @@ def _sweep_plain(
     except BaseException as error:
         run.blame(error, child)
         raise
+    finally:
+        if passing is SUCCESS:
+            node.current_child = child
     return None, None
 
 
