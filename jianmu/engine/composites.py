@@ -173,8 +173,6 @@ def _sweep_plain(
             if status is usual:
                 child.terminate(status)
                 child.status = status
-                if visit is None:
-                    continue
             else:
                 run.finish(child, status)
             if visit is not None:
