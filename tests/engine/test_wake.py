@@ -81,6 +81,7 @@ async def test_it_is_safe_from_other_threads() -> None:
                 await wake.armed().wait()
     for thread in threads:
         thread.join()
+    assert count == [2_000] * 4
 
 
 def test_a_ring_after_the_loop_has_ended_reaches_nobody_and_raises_nothing() -> None:
