@@ -26,8 +26,8 @@ class RuntimeState(Protocol):
 class View:
     """Keeps `suspensions`, `resume_payloads` and `runtime_metadata` up to date.
 
-    Writing tells the state's listeners, so it happens under no lock: when two threads change questions
-    at once, one of them shows both changes.
+    Writing tells the state's listeners, so it happens under no lock (when two threads change questions at once,
+    one of them shows both changes), and not before there is something to show.
     """
 
     def __init__(self, state: RuntimeState | None, book: Book) -> None:
@@ -44,7 +44,9 @@ class View:
             return
         try:
             while self._takes_turn():
-                self._state.runtime_update("interaction", self._contents())
+                was_empty, contents = not self._rows, self._contents()
+                if self._rows or not was_empty:
+                    self._state.runtime_update("interaction", contents)
         except BaseException:
             self._is_writing = False
             raise
