@@ -1,7 +1,7 @@
 """LangGraph's side: one step of a compiled graph, in memory, without a checkpointer.
 
-An agent is a loop over a conditional edge: that is the step which the bar is about. A chain of nodes without any
-decision is its fastest form and stands beside it. The cost of a step is that of a call over many, divided by their
+A chain of nodes without any decision is its fastest form, and the closest to a Sequence; an agent is a loop over a
+conditional edge. Both are held to the same bar. The cost of a step is that of a call over many, divided by their
 number: entry and exit are charged on both sides, to 300 steps each.
 """
 

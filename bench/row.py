@@ -11,7 +11,7 @@ from bench.measure import Effort, Pair
 
 @dataclass(frozen=True)
 class Row:
-    """One line: `at_most` bounds ours / peer, `at_least` bounds peer / ours; with neither it only informs."""
+    """One line: `at_most` bounds ours / peer, `at_least` bounds peer / ours."""
 
     work: str
     against: str
@@ -22,9 +22,7 @@ class Row:
     @property
     def bar(self) -> str:
         """The bar in words."""
-        if self.at_most is not None:
-            return f"≤ {self.at_most:g} ×"
-        return "no bar" if self.at_least is None else f"≥ {self.at_least:g} × faster"
+        return f"≤ {self.at_most:g} ×" if self.at_most is not None else f"≥ {self.at_least:g} × faster"
 
     def ratio(self, pair: Pair) -> float:
         """Return the ratio that the bar bounds."""
@@ -34,7 +32,7 @@ class Row:
         """Tell whether the measurement meets the bar."""
         if self.at_most is not None:
             return self.ratio(pair) <= self.at_most
-        return self.at_least is None or self.ratio(pair) >= self.at_least
+        return self.at_least is not None and self.ratio(pair) >= self.at_least
 
 
 def duration(seconds: float) -> str:
@@ -75,8 +73,7 @@ class Result:
         if self.pair is None:
             return f"{head} {'':>28}  {self.row.bar:<15} ERROR"
         measured = f"{duration(self.pair.ours):>9} {duration(self.pair.peer):>9} {self.row.ratio(self.pair):>8.2f}"
-        is_open = self.row.at_most is None and self.row.at_least is None
-        return f"{head} {measured}  {self.row.bar:<15} {'-' if is_open else 'met' if self.is_met else 'MISSED'}"
+        return f"{head} {measured}  {self.row.bar:<15} {'met' if self.is_met else 'MISSED'}"
 
 
 HEAD = f"{'work':<48} {'against':<35} {'ours':>9} {'peer':>9} {'ratio':>8}  {'bar':<15}"

@@ -20,7 +20,12 @@ ROWS = [
         langgraph_steps.node_in_loop,
         at_least=5,
     ),
-    Row("async node to async node, asyncio", "LangGraph's async node, in a chain", langgraph_steps.node_in_chain),
+    Row(
+        "async node to async node, asyncio",
+        "LangGraph's async node, in a chain",
+        langgraph_steps.node_in_chain,
+        at_least=5,
+    ),
     Row("flat reactive Sequence, 1,000 × update", "py_trees tree.tick()", ticks.flat_update, at_least=20),
     Row("flat reactive Sequence, 1,000 × all callbacks", "py_trees tree.tick()", ticks.flat_callbacks, at_least=12),
     Row("memory Sequence parked at child 1,000", "py_trees tree.tick()", ticks.parked, at_least=100),

@@ -170,11 +170,11 @@ def _sweep_plain(
             if child.status is not RUNNING:
                 child.initialise()
             status = child.update()
-            if status is usual:
+            if status is usual and visit is None:
                 child.terminate(status)
                 child.status = status
-            else:
-                run.finish(child, status)
+                continue
+            run.finish(child, status)
             if visit is not None:
                 visit(child)
             if status is not usual and is_ended:
