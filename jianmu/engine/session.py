@@ -12,13 +12,14 @@ from py_trees.common import Status
 from pydantic import BaseModel, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.checkpoint import Checkpointer, RunRecord, StateRecord, check_thread_id, load
+from jianmu.engine.checkpoint import Checkpointer, check_thread_id
 from jianmu.engine.events import Saved
 from jianmu.engine.limits import Usage
 from jianmu.engine.mementos import check_position, dump_position, load_position
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.phases import Phase
 from jianmu.engine.runner import ReactiveRunner
+from jianmu.engine.runrecord import RunRecord, StateRecord, load
 from jianmu.engine.state import StateManager
 from jianmu.engine.tree import descend, fingerprint, path_of, paths
 from jianmu.errors import AgentBusyError, UnknownThreadError

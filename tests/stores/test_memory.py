@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jianmu.engine.checkpoint import Checkpointer, RunRecord, load
+from jianmu.engine.runrecord import RunRecord, load
 from jianmu.engine.interaction import Answer, InteractionController, Request
 from jianmu.errors import AlreadyAnsweredError, StoreError, UnknownSuspensionError
 from jianmu.stores import MemoryStore

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from jianmu.engine.checkpoint import FORMAT, RunRecord, check_thread_id, load
+from jianmu.engine.checkpoint import check_thread_id
 from jianmu.engine.interaction import Answer, InteractionController, Request, fail
 from jianmu.engine.journal import Journal
+from jianmu.engine.runrecord import FORMAT, RunRecord, load
 from jianmu.errors import CorruptRecordError, SchemaVersionError, StoreError
 from tests.engine.asking import HandClock, origin
 

@@ -1,0 +1,94 @@
+"""The record of a run as a versioned JSON document."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from jianmu.engine.answers import JsonObject
+from jianmu.engine.checkpoint import check_thread_id
+from jianmu.engine.journal import read_entries
+from jianmu.engine.limits import Usage
+from jianmu.engine.record import read_records, read_rows
+from jianmu.errors import CorruptRecordError, SchemaVersionError
+
+FORMAT = 1
+
+
+class StateRecord(BaseModel):
+    """A state, as `StateManager.dump_checkpoint()` gives it."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    version: int
+    fields: JsonObject
+    spent: list[str]
+
+
+class RunRecord(BaseModel):
+    """All that a run needs to go on in another process.
+
+    Attributes:
+        format: the version of this document's form.
+        schema_version: the version of the state's schema, where one was given.
+        fingerprint: of the tree that wrote it.
+        thread_id: the thread.
+        run: the number of the run in its thread.
+        status: how the thread stands.
+        error: type, text and path of what ended the run.
+        state: of the agent.
+        inner: the states of agents inside of this one, by path.
+        position: where the tree stands.
+        questions: as `InteractionController.dump()` gives them.
+        journal: as `Journal.dump()` gives it.
+        usage: what was counted against the limits.
+    """
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    schema_version: int | None = None
+    fingerprint: str
+    thread_id: str
+    run: int
+    status: str
+    error: dict[str, str | None] | None = None
+    state: StateRecord | None = None
+    inner: dict[str, StateRecord] = Field(default_factory=dict)
+    position: JsonValue = None
+    questions: JsonObject = Field(default_factory=lambda: {"records": []})
+    journal: JsonObject = Field(default_factory=lambda: {"entries": []})
+    usage: Usage = Field(default_factory=Usage)
+
+    def dump(self) -> JsonObject:
+        """Return the record as JSON."""
+        return self.model_dump(mode="json")
+
+
+def load(data: object, *, schema_version: int | None = None) -> RunRecord:
+    """Return the record that `dump` has written, its questions and journal checked too.
+
+    Args:
+        data: the JSON document.
+        schema_version: the version of the schema that is to read it.
+
+    Raises:
+        SchemaVersionError: it was written by a newer jianmu, or with a newer schema.
+        CorruptRecordError: it is no such document.
+    """
+    if not isinstance(data, dict):
+        raise CorruptRecordError(f"a checkpoint is a JSON object, not {type(data).__name__}")
+    fields = cast("dict[str, object]", data)
+    _refuse_newer("checkpoint's form", fields.get("format"), FORMAT)
+    record = read_rows("record", RunRecord, [fields])[0]
+    _refuse_newer("state's schema", record.schema_version, schema_version or 0)
+    check_thread_id(record.thread_id)
+    read_records(record.questions)
+    read_entries(record.journal)
+    return record
+
+
+def _refuse_newer(what: str, found: object, known: int) -> None:
+    if isinstance(found, int) and found > known:
+        raise SchemaVersionError(f"the {what} is of version {found}, and this program knows {known}: update it")
