@@ -63,7 +63,7 @@ class QuestionRow:
         claimed_by: who has claimed it, or None.
         claimed_until: when the claim ends.
         came: the log number with which it was asked.
-        consumed: the log number with which its end was delivered to its node (or was found to have none to wait for it).
+        consumed: the log number with which its end was delivered to its node, or with which nobody waited for it.
         went: the log number with which it was done with, or None.
     """
 
@@ -268,9 +268,9 @@ class Sought:
 class Checkpointer(Protocol):
     """What a store does for runs, and for those who look after them; it opens itself on first use.
 
-    Every method raises a `StoreError` (`CorruptRecordError` for a file that is none of its own or torn, `SchemaVersionError`
-    for one of a newer jianmu) when it cannot do its work; then nothing was changed. All may be called from any task,
-    on asyncio and on trio, and from several event loops one after another.
+    Every method raises a `StoreError` when it cannot do its work (`CorruptRecordError` for a file that is torn or none
+    of its own, `SchemaVersionError` for one of a newer jianmu); then nothing was changed. All may be called from any
+    task, on asyncio and on trio, and from several event loops one after another.
     """
 
     async def acquire(self, thread_id: str, holder: str, seconds: float, *, create: bool = False) -> Lease:
