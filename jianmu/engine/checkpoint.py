@@ -216,6 +216,7 @@ class Transaction:
         questions: new ones.
         delivered: what became of others.
         rows: kept rows, each in the place of the one with its kind and id.
+        closed: (kind, id) of kept rows that are done with from now on: their `went` is this number.
         gone: (kind, id) of kept rows that are removed.
         has_to_last: whether it has to survive a power cut too.
         releases: whether the lease ends with it.
@@ -232,6 +233,7 @@ class Transaction:
     questions: tuple[QuestionRow, ...] = ()
     delivered: tuple[Delivery, ...] = ()
     rows: tuple[Row, ...] = ()
+    closed: tuple[tuple[Kind, str], ...] = ()
     gone: tuple[tuple[Kind, str], ...] = ()
     has_to_last: bool = False
     releases: bool = False
