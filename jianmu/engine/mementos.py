@@ -121,15 +121,28 @@ def dump_position(root: Behaviour) -> Position:
     nodes = list(paths(root))
     numbers = {id(node): number for number, (node, _) in enumerate(nodes)}
     entries = ((number, _entry(node, numbers)) for number, (node, _) in enumerate(nodes))
-    return {
+    versions = {str(number): version for number, (node, _) in enumerate(nodes) if (version := version_of(node))}
+    position: Position = {
         "paths": [path for _, path in nodes],
         "classes": [type(node).__name__ for node, _ in nodes],
         "pass": next(passes.NUMBERS),
         "nodes": {str(number): entry for number, entry in entries if entry},
     }
+    return position | {"versions": versions} if versions else position
 
 
-def _kept(node: Behaviour) -> JsonValue:
+def version_of(node: Behaviour) -> JsonValue:
+    """Return the version that a node's class declares, `version = 2`, or None."""
+    version: object = getattr(type(node), "version", None)
+    return version if isinstance(version, str | int) else None
+
+
+def keeps(node: Behaviour) -> bool:
+    """Whether a node may keep something between ticks."""
+    return hasattr(node, "memento") or isinstance(node, (*TIMED, decorators.ForEach)) or bool(_names(node))
+
+
+def memento_of(node: Behaviour) -> JsonValue:
     """Return a node's memento; one that is INVALID and cannot say may never have been ticked, and keeps nothing."""
     if node.status is not Status.INVALID:
         return dump(node)
@@ -140,18 +153,21 @@ def _kept(node: Behaviour) -> JsonValue:
 
 
 def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
-    """Return what is written of one node."""
+    memento = memento_of(node)
+    entry = entry_of(node, numbers, memento is not None)
+    return entry if memento is None else entry | {"memento": memento}
+
+
+def entry_of(node: Behaviour, numbers: dict[int, int], has_memento: bool) -> Position:
+    """Return what is written of one node beside its memento."""
     entry: Position = {}
     if node.status is not Status.INVALID:
         entry["status"] = node.status.name
     current = getattr(node, "current_child", None)
     if id(current) in numbers:
         entry["child"] = numbers[id(current)]
-    memento = _kept(node)
-    if memento is not None:
-        entry["memento"] = memento
     number, started = getattr(node, "activation", None), getattr(node, "async_started", -1)
-    if entry and number is not None and isinstance(node, Composite | Decorator):
+    if (entry or has_memento) and number is not None and isinstance(node, Composite | Decorator):
         entry |= {"pass": number, "started": started} if started >= number else {"pass": number}
     return entry
 

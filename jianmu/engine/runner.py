@@ -114,7 +114,7 @@ class ReactiveRunner(Generic[S]):
         self._mark = 0.0
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
-        state_manager.recorder = self.record
+        state_manager.recorders = (*state_manager.recorders, self.record)
         self._unsubscribe: Callable[[], None] | None = None
 
     # Waking
@@ -308,7 +308,7 @@ class ReactiveRunner(Generic[S]):
         manager, is_at_work = self.manager, self.phase not in REST
         manager.is_running = is_at_work
         if is_at_work and self._unsubscribe is None:
-            self._unsubscribe, manager.recorder = manager.subscribe(self.on_change), self.record
+            self._unsubscribe = manager.subscribe(self.on_change)
         elif self._unsubscribe is not None and not is_at_work:
             self._unsubscribe()
             self._unsubscribe = None

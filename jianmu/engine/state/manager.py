@@ -184,8 +184,9 @@ class StateManager(RuntimeSide[S]):
         with self._lock:
             taken = self.get_step_fields()
             self._spent |= taken.keys()
-            if self.wants_deltas and self.recorder is not None:
-                self.recorder(StateChange(self.version, deltas=(Delta("", "spent", sorted(self._spent)),)))
+            change = StateChange(self.version, deltas=(Delta("", "spent", sorted(self._spent)),))
+            for record in self.recorders if self.wants_deltas else ():
+                record(change)
         return taken
 
     def enter_step(self) -> None:

@@ -37,7 +37,7 @@ class Writes(Generic[S]):
         schema: the facts of the schema.
         version: the number of commits so far.
         is_running: set by the runner while a run is on; `initialize` is refused then.
-        recorder: called with each change inside its commit, under the manager's lock; no user code may run there.
+        recorders: called with each change inside its commit, under the manager's lock; no user code may run there.
         wants_deltas: whether changes carry their deltas.
     """
 
@@ -45,7 +45,7 @@ class Writes(Generic[S]):
         self.schema = Schema(schema)
         self.version = 0
         self.is_running = False
-        self.recorder: Callable[[StateChange], None] | None = None
+        self.recorders: tuple[Callable[[StateChange], None], ...] = ()
         self.wants_deltas = False
         self._is_checked = False  # whether what is written must prove that it can be read back
         self._view = snapshot_class(schema)
@@ -277,8 +277,8 @@ class Writes(Generic[S]):
         self._changes.update(dict.fromkeys(changed, (version, writer)))
         change = StateChange(version, names, changed, writer, deltas)
         self._listeners.queue(change)
-        if self.recorder is not None:
-            self.recorder(change)
+        for record in self.recorders:
+            record(change)
 
 
 def named(writer: str | None) -> str:

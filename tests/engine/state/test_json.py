@@ -240,7 +240,7 @@ def recorded(*, is_checked: bool) -> tuple[StateManager[Folded], list[Delta], di
     else:
         manager.wants_deltas = True
     deltas: list[Delta] = []
-    manager.recorder = lambda change: deltas.extend(change.deltas)
+    manager.recorders = (lambda change: deltas.extend(change.deltas),)
     return manager, deltas, manager.dump_checkpoint()
 
 

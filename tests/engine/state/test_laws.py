@@ -104,7 +104,7 @@ class AgainstPlainModel(RuleBasedStateMachine):
         self.manager.attach_store_check()
         self.start = self.manager.dump_checkpoint()
         self.deltas: list[Delta] = []
-        self.manager.recorder = lambda change: self.deltas.extend(change.deltas)
+        self.manager.recorders = (lambda change: self.deltas.extend(change.deltas),)
         self.kept: list[tuple[Any, dict[str, Any]]] = []
 
     def old(self, name: str) -> Any:
@@ -212,7 +212,7 @@ class AgainstPlainModel(RuleBasedStateMachine):
         self.manager = StateManager(Model)
         self.manager.load_checkpoint(dumped)
         self.manager.attach_store_check()
-        self.manager.recorder = lambda change: self.deltas.extend(change.deltas)
+        self.manager.recorders = (lambda change: self.deltas.extend(change.deltas),)
         self.plain["text"] = ""
         self.extra = {name: value for name, value in self.extra.items() if not name.endswith(".text")}
 

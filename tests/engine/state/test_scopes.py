@@ -366,7 +366,7 @@ def test_the_recorder_sees_each_commit_before_any_listener() -> None:
     """What the runtime records is recorded inside the commit, the runtime's own namespaces too."""
     manager = StateManager(Scoped)
     order: list[Any] = []
-    manager.recorder = lambda change: order.append(("recorded", change.fields))
+    manager.recorders = (lambda change: order.append(("recorded", change.fields)),)
     manager.subscribe(lambda change: order.append(("told", change.fields)))
     manager.update({"kept": [1]})
     manager.runtime_update("interaction", {"q": 1})
