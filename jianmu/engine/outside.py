@@ -1,0 +1,119 @@
+"""Steps of questions from outside of their run: decided by what is stored, carried out in one compare-and-set.
+
+1. All or none: when one decision raises, nothing is changed.
+2. A step that lost a race is decided again by what is there then, so exactly one of racing ends wins.
+3. No lease is needed and nothing is run: the thread has mail then, and is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from jianmu.engine import decisions
+from jianmu.engine.answers import Door, door_of_stored, wants
+from jianmu.engine.checkpoint import Checkpointer, Move, QuestionRow, Sought
+from jianmu.engine.decisions import Change, Decision, deed
+from jianmu.engine.questionrows import move_of, record_of
+from jianmu.engine.questions import Answer
+from jianmu.engine.record import Record
+from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
+
+TRIES = 100
+"""How often a step is decided anew; each lost race is a change of the question, and it has few of them."""
+
+
+async def settle(
+    store: Checkpointer,
+    decided: Sequence[tuple[str, Decision]],
+    *,
+    now: datetime,
+    wake_at: float,
+    by: str | None = None,
+    thread_id: str | None = None,
+) -> list[Change]:
+    """Carry out all these decisions or, when one raises, none; what was changed is durable when this returns.
+
+    Args:
+        store: where the questions are.
+        decided: ids of questions, and what to decide about each.
+        now: the present; what a person does comes too late at a deadline.
+        wake_at: when their threads are due.
+        by: who withdraws, where somebody else's claim refuses it; an answer says itself who gives it.
+        thread_id: the thread whose questions they are; None: of any.
+
+    Raises:
+        UnknownSuspensionError: one of them is not there.
+        ClaimedError: somebody else has claimed one of them.
+        JianmuError: whatever a decision raises.
+    """
+    ids = tuple(dict.fromkeys(id for id, _ in decided))
+    for _ in range(TRIES):
+        rows = await _rows(store, ids, thread_id)
+        changes, moves = _weighed(rows, decided, now, by)
+        if not moves or await store.move(moves, wake_at=wake_at):
+            return changes
+    raise StoreError("the store refuses each step of a question, though nothing forbids it: is the store itself sound?")
+
+
+def admit(answer: Answer, now: datetime, door: Callable[[Record], Door] | None = None) -> Decision:
+    """Return the decision to take an answer, if it fits what was asked for.
+
+    Args:
+        answer: the answer.
+        now: the present.
+        door: gives a question's door; by default that of its stored schema.
+    """
+
+    def decide(record: Record) -> Record | None:
+        if decisions.is_repeated(record, answer):
+            return None
+        decisions.refuse_if_ended(record, now)
+        schema = record.question.response_schema
+        entrance = door_of_stored(schema) if door is None else door(record)
+        problem = entrance.check(answer.payload) if answer.action == "accept" else None
+        if problem is not None:
+            raise InvalidAnswerError(record.id, problem, wants(schema))
+        return decisions.accept(answer, now)(record)
+
+    return decide
+
+
+async def _rows(store: Checkpointer, ids: tuple[str, ...], thread_id: str | None) -> dict[str, QuestionRow]:
+    """Return the questions with these ids; all of them have to be there."""
+    found = await store.questions(Sought(ids, thread_id, status=None, limit=len(ids))) if ids else []
+    rows = {row.id: row for row in found}
+    unknown = next((id for id in ids if id not in rows), None)
+    if unknown is not None:
+        waiting = await store.questions(Sought(thread_id=thread_id))
+        raise UnknownSuspensionError(unknown, [row.id for row in waiting])
+    return rows
+
+
+def _weighed(
+    rows: Mapping[str, QuestionRow], decided: Sequence[tuple[str, Decision]], now: datetime, by: str | None
+) -> tuple[list[Change], list[Move]]:
+    """Return what the decisions come to."""
+    before = {id: record_of(row) for id, row in rows.items()}
+    after = dict(before)
+    for id, decide in decided:
+        after[id] = decide(after[id]) or after[id]
+    moved = [(before[id], record) for id, record in after.items() if record is not before[id]]
+    moves = [_move(rows[new.id], old, new, now, by) for old, new in moved]
+    return [Change(deed(old, new), new) for old, new in moved], moves
+
+
+def _move(row: QuestionRow, before: Record, after: Record, now: datetime, by: str | None) -> Move:
+    """Return a step as the store has to carry it out; claims count where a person does it."""
+    if after.source != "person":
+        return move_of(before, after, now=None)
+    by = by if after.answer is None else after.answer.by or ""
+    if by is not None and is_claimed(row, now, by):
+        raise ClaimedError(f"question '{row.id}' is claimed by somebody else: wait, or have it released", id=row.id)
+    return move_of(before, after, now=now, by=by)
+
+
+def is_claimed(row: QuestionRow, now: datetime, by: str | None = None) -> bool:
+    """Whether somebody else than `by` has claimed a question."""
+    is_held = row.claimed_until is not None and row.claimed_until > now.timestamp()
+    return is_held and row.claimed_by not in (None, by)
