@@ -121,14 +121,16 @@ def dump_position(root: Behaviour) -> Position:
     nodes = list(paths(root))
     numbers = {id(node): number for number, (node, _) in enumerate(nodes)}
     entries = ((number, _entry(node, numbers)) for number, (node, _) in enumerate(nodes))
-    versions = {str(number): version for number, (node, _) in enumerate(nodes) if (version := version_of(node))}
+    versions = {str(number): version_of(node) for number, (node, _) in enumerate(nodes) if version_of(node) is not None}
     position: Position = {
         "paths": [path for _, path in nodes],
         "classes": [type(node).__name__ for node, _ in nodes],
         "pass": next(passes.NUMBERS),
         "nodes": {str(number): entry for number, entry in entries if entry},
     }
-    return position | {"versions": versions} if versions else position
+    if versions:
+        position["versions"] = versions
+    return position
 
 
 def version_of(node: Behaviour) -> JsonValue:

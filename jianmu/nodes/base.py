@@ -67,8 +67,9 @@ class Keeping(NodeMixin, Behaviour):
 
 
 def dump_moment(clock: Clock, moment: float) -> str:
-    """Return a moment on a clock as an instant, UTC."""
-    return (clock.utc() + timedelta(seconds=moment - clock.now())).isoformat()
+    """Return a moment on a clock as an instant, UTC, in whole milliseconds, so that it is the same the next time."""
+    instant = clock.utc() + timedelta(seconds=moment - clock.now())
+    return (instant + timedelta(microseconds=-instant.microsecond % 1000)).isoformat()
 
 
 def load_moment(clock: Clock, instant: str) -> float:

@@ -59,6 +59,7 @@ class Timeout(Timed):
     """
 
     is_loop = True
+    is_timed: ClassVar[bool] = True  # its memento runs down, which is no reason to write it
     _left = 0.0
     _end: float | None = None
     _is_over = False
