@@ -76,7 +76,7 @@ class Change:
         return self.tree is None and not self.nodes
 
     @property
-    def written(self) -> Nodes:
+    def all(self) -> Nodes:
         """What is to be written of nodes, if anything is."""
         return self.nodes | self.times
 

@@ -43,7 +43,7 @@ class Log:
         change = self.positions.changes()
         if change.tree is not None:
             self.tree, self.nodes = change.tree.body, {}
-        self.nodes = fold(self.nodes, json.loads(json.dumps(change.written)))
+        self.nodes = fold(self.nodes, json.loads(json.dumps(change.all)))
         return change
 
     def come_to(self) -> Any:
@@ -232,7 +232,7 @@ def test_jianmus_timers_are_no_reason_to_write_either() -> None:
     assert (change.nodes, change.times["0"][2]) == ({}, 7.0)
     clock.turn(3)
     tick(agent)
-    assert set(log.cut().written) == {"0", "1", "2", "3"}
+    assert set(log.cut().all) == {"0", "1", "2", "3"}
 
 
 @pytest.mark.parametrize("late", [0.0, 0.000_000_3, 0.000_4])
