@@ -7,20 +7,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
+
+import anyio
 
 from jianmu.engine import decisions
 from jianmu.engine.answers import Door, door_of_stored, wants
-from jianmu.engine.checkpoint import Checkpointer, Move, QuestionRow, Sought
+from jianmu.engine.checkpoint import Checkpointer, Lease, Move, QuestionRow, Sought
 from jianmu.engine.decisions import Change, Decision, deed
-from jianmu.engine.questionrows import move_of, record_of
+from jianmu.engine.holders import this_process
+from jianmu.engine.lease import SECONDS
+from jianmu.engine.questionrows import ENDED, move_of, record_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
 from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
 
 TRIES = 100
 """How often a step is decided anew; each lost race is a change of the question, and it has few of them."""
+
+UNSOUND = "the store refuses each step of a question, though nothing forbids it: is the store itself sound?"
 
 
 async def settle(
@@ -53,7 +61,24 @@ async def settle(
         changes, moves = _weighed(rows, decided, now, by)
         if not moves or await store.move(moves, wake_at=wake_at):
             return changes
-    raise StoreError("the store refuses each step of a question, though nothing forbids it: is the store itself sound?")
+    raise StoreError(UNSOUND)
+
+
+async def settle_record(store: Checkpointer, record: Record) -> None:
+    """Have the store take the end of a question that its run has taken already, unless another end came first.
+
+    A question that is not in the store yet comes there with its end.
+    """
+    at = 0.0 if record.ended_at is None else record.ended_at.timestamp()
+    for _ in range(TRIES):
+        rows = await store.questions(Sought((record.id,), status="open"))
+        if not rows:
+            return
+        before = record_of(rows[0])
+        after = before.ended(record.status, **{name: getattr(record, name) for name in ENDED})
+        if await store.move([move_of(before, after, now=None)], wake_at=at):
+            return
+    raise StoreError(UNSOUND, thread_id=record.origin.thread_id)
 
 
 def admit(answer: Answer, now: datetime, door: Callable[[Record], Door] | None = None) -> Decision:
@@ -117,3 +142,19 @@ def is_claimed(row: QuestionRow, now: datetime, by: str | None = None) -> bool:
     """Whether somebody else than `by` has claimed a question."""
     is_held = row.claimed_until is not None and row.claimed_until > now.timestamp()
     return is_held and row.claimed_by not in (None, by)
+
+
+@asynccontextmanager
+async def held(store: Checkpointer, thread_id: str, *, create: bool = False) -> AsyncGenerator[Lease]:
+    """Hold a thread's lease for a moment.
+
+    Raises:
+        ThreadBusyError: somebody else holds it.
+        UnknownThreadError: there is none, and `create` is False.
+    """
+    lease = await store.acquire(thread_id, this_process(uuid.uuid4().hex), SECONDS, create=create)
+    try:
+        yield lease
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.release(lease)
