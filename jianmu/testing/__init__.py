@@ -1,4 +1,4 @@
-"""Tools for tests of trees: time by hand, people by script, one node alone, and a record of what was ticked."""
+"""Tools for tests: time by hand, people by script, one node alone, a record of what was ticked; checks of a store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from jianmu.engine.clock import Clock, RealClock, VirtualClock
 from jianmu.engine.questions import Suspension
 from jianmu.engine.state import StateChange, StateManager
 from jianmu.engine.tree import path_of, walk
+from jianmu.testing.store import STORE_CHECKS, check_store
 
 __all__ = [
+    "STORE_CHECKS",
     "After",
     "InTurn",
     "NodeBench",
     "ScriptedHuman",
     "TickRecorder",
     "VirtualClock",
+    "check_store",
     "node_context",
     "run_to_quiescence",
 ]
