@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from jianmu.stores.memory import MemoryStore
+from jianmu.stores.sqlite import SQLiteStore
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "SQLiteStore"]

@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any  # Any: a row, whose columns are the statement's
 
 from jianmu.engine.checkpoint import Kind, QuestionRow, Row, Sought, Stored, ThreadRow
+from jianmu.engine.holders import is_held
 from jianmu.errors import StoreError
-from jianmu.stores.holders import is_held
 from jianmu.stores.tables import Say
 
 COLUMNS = tuple(field.name for field in fields(QuestionRow))
@@ -75,6 +75,12 @@ def row(say: Say, thread_id: str, kind: Kind, id: str) -> Row | None:
     """Return a kept row."""
     found = say(f"{ROW} WHERE thread = {PK} AND kind = ? AND id = ?", (thread_id, kind, id)).fetchone()
     return found and Row(*found)
+
+
+def rows(say: Say, thread_id: str, kind: Kind) -> list[Row]:
+    """Return the kept rows of a kind that are not done with."""
+    text = f"{ROW} WHERE thread = {PK} AND kind = ? AND went IS NULL ORDER BY seq"
+    return [Row(*found) for found in say(text, (thread_id, kind)).fetchall()]
 
 
 def questions(say: Say, sought: Sought) -> list[QuestionRow]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -24,12 +25,14 @@ from jianmu.engine.checkpoint import (
     check_thread_id,
 )
 from jianmu.stores import reading, writing
+from jianmu.stores.base import Store
 from jianmu.stores.tables import Mode, Say
+from jianmu.stores.threads import seconds_of
 
 T = TypeVar("T")
 
 
-class SQLStore(ABC):
+class SQLStore(Store, ABC):
     """Threads in the tables of a database; its methods are those of `jianmu.engine.checkpoint.Checkpointer`."""
 
     @abstractmethod
@@ -113,6 +116,11 @@ class SQLStore(ABC):
         check_thread_id(thread_id)
         return await self.call("look", lambda say: reading.row(say, thread_id, kind, id))
 
+    async def rows(self, thread_id: str, kind: Kind) -> list[Row]:
+        """Return a thread's kept rows of one kind that are not done with, the oldest first."""
+        check_thread_id(thread_id)
+        return await self.call("look", lambda say: reading.rows(say, thread_id, kind))
+
     async def questions(self, sought: Sought) -> list[QuestionRow]:
         """Return questions, the oldest first."""
         return await self.call("look", lambda say: reading.questions(say, sought))
@@ -132,9 +140,9 @@ class SQLStore(ABC):
         """Return threads in the order of their ids."""
         return await self.call("look", lambda say: reading.threads(say, status, after, limit))
 
-    async def due(self, now: float, *, limit: int = 100) -> list[str]:
-        """Return the threads that somebody has to drive, the longest due first."""
-        return await self.call("read", lambda say: reading.due(say, now, limit))
+    async def due(self, now: float | datetime | None = None, *, limit: int = 100) -> list[str]:
+        """Return the threads that somebody has to drive, the longest due first; None is the present."""
+        return await self.call("read", lambda say: reading.due(say, seconds_of(now), limit))
 
     async def log(self, thread_id: str, *, after: int = 0, limit: int = 100) -> list[tuple[int, str]]:
         """Return (number, body) of a thread's log, the oldest first."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from math import inf
 
 from jianmu.engine.checkpoint import Delivery, Lease, Move, QuestionRow, Row, Transaction
+from jianmu.engine.holders import is_held
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError, UnknownThreadError
-from jianmu.stores.holders import is_held
 from jianmu.stores.tables import Say
 
 MAKE = """INSERT INTO threads (thread_id, number, mail, heard, status, record, fence, created_at, updated_at)
@@ -32,7 +32,9 @@ FINISH = """UPDATE threads SET number = ?, status = ?, record = ?, updated_at = 
 LOG = "INSERT INTO log (thread, number, body) VALUES (?, ?, ?)"
 ASK = """INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
     ended, unused, claimed_by, claimed_until, came, consumed, went)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+    SET asked = excluded.asked, reason = excluded.reason, assignee = excluded.assignee
+    WHERE questions.thread = excluded.thread"""
 DELIVER = """UPDATE questions SET status = CASE WHEN status = 'open' THEN ? ELSE status END, ended = COALESCE(ended, ?),
     consumed = COALESCE(consumed, ?), unused = unused | ?, went = COALESCE(went, ?) WHERE id = ? AND thread = ?"""
 DROP = "DELETE FROM rows WHERE thread = ? AND kind = ? AND id = ?"
@@ -85,29 +87,34 @@ def release(say: Say, lease: Lease) -> None:
 
 def commit(say: Say, step: Transaction) -> bool:
     """Carry out a transaction; the thread's row decides whether."""
-    lease, number = step.lease, step.expected + 1
-    guard = (lease.thread_id, lease.fence, step.expected)
-    if step.releases:
-        found = say(FINISH, (number, step.status, step.record, step.wake_at, *guard, step.seen)).fetchall()
-    else:
-        marks = (step.seen, step.seen, step.wake_at, step.wake_at)
-        found = say(ADVANCE, (number, step.status, step.record, *marks, *guard)).fetchall()
+    found = say(*advance(step)).fetchall()
     if not found:
         return explain(say, step)
     pk: int = found[0][0]
+    number = step.expected + 1
     if step.body is not None:
         say(LOG, (pk, number, step.body))
     for asked in step.questions:
-        say(ASK, (pk, *question_values(asked)))
+        if say(ASK, (pk, *question_values(asked))).rowcount != 1:
+            raise StoreError(f"question '{asked.id}' is another thread's", thread_id=step.lease.thread_id)
     for told in step.delivered:
         say(DELIVER, (*delivery_values(told, number), told.id, pk))
-    for kind, id in step.gone:
-        say(DROP, (pk, kind, id))
     for kept in step.rows:
         say(PUT, (pk, *row_values(kept)))
     for kind, id in step.closed:
         say(CLOSE, (number, pk, kind, id))
+    for kind, id in step.gone:
+        say(DROP, (pk, kind, id))
     return True
+
+
+def advance(step: Transaction) -> tuple[str, tuple[object, ...]]:
+    """Return the statement that writes the thread's row if all is as expected, and its values."""
+    row = (step.expected + 1, step.status, step.record)
+    guard = (step.lease.thread_id, step.lease.fence, step.expected)
+    if step.releases:
+        return FINISH, (*row, step.wake_at, *guard, step.seen)
+    return ADVANCE, (*row, step.seen, step.seen, step.wake_at, step.wake_at, *guard)
 
 
 def explain(say: Say, step: Transaction) -> bool:
