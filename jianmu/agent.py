@@ -21,16 +21,17 @@ from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
 from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.holding import Level
 from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import Options, ReactiveRunner
-from jianmu.engine.session import Session
+from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
 from jianmu.engine.tree import path_of
-from jianmu.errors import RunError, SetupError, UnknownThreadError
+from jianmu.errors import RunError, SetupError
 from jianmu.nodes.subagent import SubAgent
 
 S = TypeVar("S", bound=BaseModel)
@@ -56,6 +57,10 @@ class Agent(Generic[S]):
         human: asked under `run()`: an async function of the question that returns the payload.
         aliases: old paths of nodes and what they are called now, for threads saved before.
         version: the version of the schema, stored with each thread.
+        poll_answers: seconds between two looks for answers from other processes.
+        max_block: seconds that the event loop may stand still before the thread's lease is let go.
+        durability: when passes are saved: each before its nodes start ("sync"), behind the run ("async"), or only
+            with effects, questions, answers and the end ("exit").
         on_new_input: what new input does to a thread whose run is unfinished.
         on_stall: whether a run that nothing can wake waits for a write from outside, or raises.
         poll_interval: seconds between passes while nodes have to be polled.
@@ -81,6 +86,9 @@ class Agent(Generic[S]):
         human: Human | None = None,
         aliases: Mapping[str, str] | None = None,
         version: int | None = None,
+        poll_answers: float = 0.5,
+        max_block: float = 60.0,
+        durability: Level = "async",
         on_new_input: OnNewInput = "refuse",
         on_stall: Literal["wait", "raise"] = "wait",
         poll_interval: float = 0.05,
@@ -103,12 +111,11 @@ class Agent(Generic[S]):
         self.runner: ReactiveRunner[S] = ReactiveRunner(top, self.state_manager, self._context, options)
         self.tree = self.runner.tree
         _take_over(given, self.tree, visitors)
-        self._session: Session[S] = Session(self.runner, store, version, aliases or {})
-        self._context.interaction.persist = self._session.save
+        keeping = Keeping(store, version, aliases, durability, poll_answers, max_block)
+        self._session: Session[S] = Session(self.runner, keeping)
         self._resources = Resources(top, setup or {})
         defaults = Call(deps=deps, limits=limits, on_new_input=on_new_input)
         self._calls: Calls[S] = Calls(self.runner, self._session, self._resources, defaults)
-        self._has_store = store is not None
         self.runner.binder.bind(top)
 
     # What can be looked at
@@ -160,7 +167,7 @@ class Agent(Generic[S]):
 
         Args:
             input: fields to write first, after the run fields were reset.
-            call: `thread_id`, `deps`, `limits`, `on_new_input` for this call.
+            call: `thread_id`, `deps`, `limits`, `input_id`, `on_new_input` for this call.
 
         Returns:
             SUCCESS or FAILURE; INVALID if it was halted.
@@ -200,10 +207,10 @@ class Agent(Generic[S]):
         """
         given = Call.of(call)
         with self._calls.claimed("resume()"):
-            await self._session.load(given.thread_id)
-            said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
-            await self.interaction.answer(said)
-            return self._calls.outcome(await self._calls.go_on(given))
+            async with self._session.taken(given.thread_id, create=False):
+                said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
+                await self.interaction.answer(said)
+                return self._calls.outcome(await self._calls.go_on(given))
 
     async def recover(self, thread_id: str | None = None, **call: Any) -> Outcome:
         """Go on with an unfinished thread as it is; of a finished one return how it stands and run nothing.
@@ -213,10 +220,8 @@ class Agent(Generic[S]):
         """
         given = Call.of({"thread_id": thread_id, **call})
         with self._calls.claimed("recover()"):
-            await self._session.load(thread_id)
-            if self._session.standing == "new":
-                raise UnknownThreadError(f"there is no thread '{thread_id}' to go on with", thread_id=thread_id)
-            return self._calls.outcome(await self._calls.go_on(given))
+            async with self._session.taken(thread_id, create=False):
+                return self._calls.outcome(await self._calls.go_on(given))
 
     def halt(self, reason: str | None = None) -> None:
         """End the run that is on; it returns INVALID. Safe from any task and thread."""
@@ -308,12 +313,13 @@ class Agent(Generic[S]):
     async def reset(self, *, state: bool = False) -> None:
         """Halt the tree and withdraw its questions; with `state`, set the state back to its defaults too."""
         with self._calls.claimed("reset()"):
-            await self.runner.abandon()
-            self.interaction.withdraw_open(path_of(self.root), "reset")
-            if state:
-                self.state_manager.initialize()
-            self._session.settle("finished")
-            await self._session.save()
+            async with self._session.taken(None, as_it_is=True):
+                await self.runner.abandon()
+                self.interaction.withdraw_open(path_of(self.root), "reset")
+                if state:
+                    self.state_manager.initialize()
+                self._session.settle("finished")
+                await self._session.close("reset")
 
     def as_node(
         self, name: str, *, inputs: Mapping[str, str] | None = None, outputs: Mapping[str, str] | None = None
@@ -325,7 +331,7 @@ class Agent(Generic[S]):
             inputs: fields of this agent and the fields of the other that they are taken from.
             outputs: fields of the other agent and the fields of this one that they are taken from.
         """
-        if self._has_store:
+        if self._session.holding is not None:
             raise SetupError(f"'{name}': an agent inside of another is kept in that one's store: give it no store")
         return SubAgent(name, self.root, self.state_manager, inputs=inputs or {}, outputs=outputs or {})
 

@@ -37,18 +37,22 @@ def _one_of(*words: str) -> Shape:
 
 
 SECONDS: Shape = (_is_seconds, "a number of seconds, 0 or more")
-POLICY: Shape = _one_of("refuse", "withdraw")
+POLICY: Shape = _one_of("refuse", "queue", "withdraw")
 LIMITS: Shape = (_is(Limits), "Limits(...)")
 OPTIONS: dict[str, Shape] = {
     "state": (_is(StateManager), "a StateManager; a schema is given as state_schema="),
-    "store": (_has("load", "save"), "a store, such as MemoryStore()"),
-    "clock": (_has("now", "utc", "sleep", "wait", "pump"), "a clock, such as VirtualClock()"),
+    "store": (_has("acquire", "renew", "commit", "read", "move"), "a store, such as SQLiteStore(path)"),
+    "clock": (_has("now", "utc", "sleep", "wait", "pump", "working"), "a clock, such as VirtualClock()"),
     "limits": LIMITS,
     "setup": (_is(Mapping), "a dict of arguments for setup()"),
     "visitors": (_is_visitors, "a list of py_trees visitors"),
     "human": (_has("__call__"), "an async function of the question"),
     "aliases": (_is(Mapping), "a dict of old paths and new ones"),
     "version": (_is(int), "a whole number"),
+    "build": (_has("__call__"), "a function of the state that returns the tree"),
+    "poll_answers": SECONDS,
+    "max_block": SECONDS,
+    "durability": _one_of("sync", "async", "exit"),
     "on_new_input": POLICY,
     "on_stall": _one_of("wait", "raise"),
     "poll_interval": SECONDS,
@@ -60,6 +64,7 @@ CALL: dict[str, Shape] = {
     "deps": (lambda _: True, "anything"),
     "limits": LIMITS,
     "on_new_input": (lambda value: value is None or POLICY[0](value), POLICY[1]),
+    "input_id": (_is(str), "a text"),
 }
 
 

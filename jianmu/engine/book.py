@@ -94,6 +94,12 @@ class Book:
         with self._lock:
             return self._apply(decisions)
 
+    def adopt(self, records: Iterable[Record]) -> list[Change]:
+        """Have known questions stand as they do elsewhere; what the run has done with them stays."""
+        with self._lock:
+            known = [(record.id, _taking(record)) for record in records if record.id in self._records]
+            return self._apply(known)
+
     def _apply(self, decisions: Sequence[tuple[str, Decision]]) -> list[Change]:
         moved: dict[str, Record] = {}
         for id, decide in decisions:
@@ -106,6 +112,19 @@ class Book:
             if not after.is_live:
                 self._live.pop(id, None)
         return changes
+
+
+def _taking(theirs: Record) -> Decision:
+    """Return the decision to take over how a question stands elsewhere: an end is never taken back."""
+
+    def decide(mine: Record) -> Record | None:
+        if theirs.status == "open" and mine.status != "open":
+            return None
+        own = {"consumed_at": mine.consumed_at or theirs.consumed_at, "unused": mine.unused or theirs.unused}
+        after = theirs.model_copy(update=own)
+        return None if after == mine else after
+
+    return decide
 
 
 def _identity(record: Record) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 import anyio
@@ -18,8 +19,9 @@ from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.arguments import CALL, check
 from jianmu.engine.events import RunEnded, RunStarted
+from jianmu.engine.holding import Holding
 from jianmu.engine.limits import Limits, Usage
-from jianmu.engine.outcome import Outcome
+from jianmu.engine.outcome import Outcome, waiting_outcome
 from jianmu.engine.phases import Phase
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import End, ReactiveRunner
@@ -27,11 +29,11 @@ from jianmu.engine.session import UNFINISHED, Session
 from jianmu.engine.stepping import Stepper
 from jianmu.engine.tree import path_of
 from jianmu.engine.wake import Wake
-from jianmu.errors import AgentBusyError, SetupError, UnfinishedRunError, UnsetStateError
+from jianmu.errors import AgentBusyError, SetupError, ThreadBusyError, UnfinishedRunError, UnsetStateError
 
 S = TypeVar("S", bound=BaseModel)
 Values = Mapping[str, Any]  # Any: the schema's own types
-OnNewInput = Literal["refuse", "withdraw"]
+OnNewInput = Literal["refuse", "queue", "withdraw"]
 
 
 class Call(BaseModel):
@@ -43,6 +45,7 @@ class Call(BaseModel):
     deps: Any = None  # Any: the user's own object
     limits: Limits | None = None
     on_new_input: OnNewInput | None = None
+    input_id: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Call:  # Any: whatever the caller gave
@@ -108,70 +111,165 @@ class Calls(Generic[S]):
     # Runs
 
     async def fresh(self, input: Values | None, call: Call, *, until_suspend: bool) -> End:
-        """Start a new run."""
+        """Start a new run, or do with the input what the thread's policy says."""
         with self.claimed("run_until_suspend()" if until_suspend else "run()"):
             self._check_input(input)
-            await self._session.take(call.thread_id)
-            if self._session.is_unfinished:
-                self._refuse_unfinished(call.on_new_input or self._defaults.on_new_input)
-                self._session.settle("new")
-            self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
-            await self._runner.abandon()
+            policy = call.on_new_input or self._defaults.on_new_input
+            try:
+                async with self._session.taken(call.thread_id):
+                    return await self._fresh(input, call, policy, until_suspend)
+            except ThreadBusyError as busy:
+                if policy != "queue" or self._session.holding is None or busy.thread_id is None:
+                    raise
+                await self._session.holding.enqueue(busy.thread_id, input or {}, call.input_id)
+                return End(Status.RUNNING, outcome=waiting_outcome(busy.thread_id))
 
-            async def begin() -> None:
-                self._begin_run(call)
-                self._enter(self._runner.manager.reset_run_fields, input)
+    async def _fresh(self, input: Values | None, call: Call, policy: OnNewInput | None, until_suspend: bool) -> End:
+        """Start a new run of the thread that was taken."""
+        known = await self._known(call)
+        if known is not None:
+            return known
+        if self._session.is_unfinished:
+            if policy == "queue" and self._session.holding is not None:
+                return await self._queue(self._session.holding, input, call)
+            self._refuse_unfinished(policy)
+            self._session.settle("new")
+        self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
+        await self._runner.abandon()
+        return await self._drive(partial(self._begin_new, input, call), until_suspend)
 
-            return await self._drive(begin, until_suspend)
+    async def _begin_new(self, input: Values | None, call: Call) -> None:
+        """Number the run and apply its input: the first transaction, before the first pass."""
+        self._begin_run(call)
+        self._enter(self._runner.manager.reset_run_fields, input)
+        holding = self._session.holding
+        if holding is not None:
+            holding.inputs.begin(call.input_id, self._context.run)
+            await holding.flush("input", has_to_last=True)
+
+    async def _known(self, call: Call) -> End | None:
+        """Return what became of an input that was delivered before: its outcome, or what comes of going on."""
+        holding = self._session.holding
+        if holding is None or call.input_id is None:
+            return None
+        row = await holding.input(call.input_id)
+        if row is None:
+            return None
+        told = row.get("outcome")
+        if told is None and row.get("run") == self._context.run and self._session.is_unfinished:
+            return await self.go_on(call)
+        if not isinstance(told, dict):
+            return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
+        outcome = Outcome.of_json(told)
+        return End(outcome.status, outcome=outcome)
+
+    async def _queue(self, holding: Holding, input: Values | None, call: Call) -> End:
+        """Keep an input for when the open questions are answered; how the thread stands is the outcome."""
+        await holding.enqueue(self._session.thread_id or "", input or {}, call.input_id)
+        await holding.read_mail()
+        return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
 
     async def go_on(self, call: Call) -> End:
         """Go on with the run of the current thread, until it suspends again or ends; the agent is claimed.
 
-        Of a run that has ended it returns how it ended, and runs nothing.
+        Of a run that has ended it returns how it ended, and runs nothing, unless an input waits for its turn.
         """
-        if self._session.standing not in UNFINISHED:
-            return End(self._session.result)
+        if self._session.standing in UNFINISHED:
+            return await self._drive(partial(self._begin_again, call), until_suspend=True)
+        if self._has_queued():
+            return await self._drive(partial(self._begin_queued, call), until_suspend=True)
+        return End(self._session.result)
 
-        async def begin() -> None:
-            self._set(call)
-            self._context.events.emit(RunStarted(resumed=True))
-            self._session.revive()
+    async def _begin_again(self, call: Call) -> None:
+        self._set(call)
+        self._context.events.emit(RunStarted(resumed=True))
+        self._session.revive()
 
-        return await self._drive(begin, until_suspend=True)
+    async def _begin_queued(self, call: Call) -> None:
+        """Start a new run with an input that waited for its turn."""
+        assert self._session.holding is not None
+        self._begin_run(call)
+        self._runner.manager.reset_run_fields()
+        self._session.holding.inputs.begin(None, self._context.run)
+        self._session.holding.inputs.apply(self._runner.manager, self._context.run)
+
+    async def _begin_after_mail(self) -> None:
+        """Go on where a run stood when something came."""
+
+    def _has_queued(self) -> bool:
+        holding = self._session.holding
+        return holding is not None and bool(holding.inputs.queued)
 
     async def _drive(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> End:
-        """Drive the tree with its nodes set up and open; keep and tell how it ended."""
+        """Drive the tree until nothing goes on: at the end of a run, look what has come meanwhile."""
+        while True:
+            end, is_over = await self._drive_once(begin, until_suspend)
+            if is_over:
+                return end
+            is_new = not end.is_suspended and self._has_queued()
+            begin = partial(self._begin_queued, Call()) if is_new else self._begin_after_mail
+
+    async def _drive_once(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> tuple[End, bool]:
+        """Drive the tree with its nodes set up and open; keep and tell how it ended, and whether that is the end."""
         self._resources.setup()
         is_outside = self._stack is None
         if is_outside:
             await self._resources.open()
-        end = End(Status.INVALID)
+        end, is_over = End(Status.INVALID), True
+        self._session.is_at_work = True
         try:
             async with self._runner.host.opened():
+                if self._session.holding is not None and self._runner.tasks.group is not None:
+                    self._session.holding.start(self._runner.tasks.group)
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
             if end.error is not None:
                 raise end.error
         finally:
             with anyio.CancelScope(shield=True):
-                await self._conclude(end, is_outside)
-        return end
+                is_over = await self._conclude(end, is_outside)
+        return end, is_over
 
-    async def _conclude(self, end: End, is_outside: bool) -> None:
-        """Close what was opened for this call, save the thread, tell the end."""
+    async def _conclude(self, end: End, is_outside: bool) -> bool:
+        """Close what was opened for this call, save the thread, tell the end; whether it is the end."""
         is_suspended = self._runner.phase is Phase.SUSPENDED
         standing = "suspended" if is_suspended else _standing(end)
+        saved: list[bool] = []
+
+        async def save() -> None:
+            self._session.settle(standing, end.error or end.limit)
+            saved.append(self._is_refused or await self._save_end(end))
+
         async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
-            stack.callback(lambda: self._context.events.emit(RunEnded(outcome=self.outcome(end))))
-            if not self._is_refused:
-                stack.push_async_callback(self._session.save)
-                stack.callback(self._session.settle, standing, end.error or end.limit)
+            stack.callback(lambda: self._tell_end(end) if saved != [False] else None)
+            stack.push_async_callback(save)
             if is_outside and not is_suspended:
                 stack.callback(self._resources.shutdown)
             if is_outside:
                 stack.push_async_callback(self._resources.close)
+        return saved != [False]
+
+    async def _save_end(self, end: End) -> bool:
+        """Save how a call has left the thread; False: something has come, and the run goes on."""
+        holding = self._session.holding
+        if holding is None:
+            return True
+        is_ended = end.status in (Status.SUCCESS, Status.FAILURE)
+        if is_ended:
+            holding.inputs.end(lambda: self.outcome(end).as_json(self._runner.manager.output_json()))
+        if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
+            return True
+        await holding.read_mail()
+        if end.is_suspended or holding.inputs.queued:
+            return False
+        return await self._session.close("end")
+
+    def _tell_end(self, end: End) -> None:
+        self._context.events.emit(RunEnded(outcome=self.outcome(end)))
 
     def outcome(self, end: End) -> Outcome:
         """Return how a call ended, for the caller."""
+        if end.outcome is not None:
+            return end.outcome
         interaction = self._context.interaction
         return Outcome(
             status=end.status,
@@ -198,20 +296,27 @@ class Calls(Generic[S]):
         with self.claimed("step()"):
             self._stepper.check(settle)
             self._check_input(input)
-            await self._session.take(call.thread_id)
-            enter = self._step_entry(input, call)
-            try:
-                if self._runner.host.is_open or not settle:
-                    await self._stepper.step(enter, settle)
-                else:
-                    await self._settled_step(enter)
-            except BaseException as error:
-                if not self._is_refused:
-                    self._session.settle("interrupted", error)
-                raise
-            result = self._step_result()
-            await self._session.save()
-            return result
+            self._session.keeps_lease = self._stack is not None
+            async with self._session.taken(call.thread_id):
+                return await self._step(input, call, settle=settle)
+
+    async def _step(self, input: Values | None, call: Call, *, settle: bool) -> dict[str, Any]:  # Any: as the schema
+        """Tick the thread that was taken."""
+        enter = self._step_entry(input, call)
+        try:
+            if self._runner.host.is_open or not settle:
+                await self._stepper.step(enter, settle)
+            else:
+                await self._settled_step(enter)
+        except BaseException as error:
+            if not self._is_refused:
+                self._session.settle("interrupted", error)
+                with anyio.CancelScope(shield=True):
+                    await self._session.close("step")
+            raise
+        result = self._step_result()
+        await self._session.close("step")
+        return result
 
     def step_now(self, input: Values | None) -> dict[str, Any]:  # Any: as the schema
         """Tick a tree without coroutines once, in the caller's thread, and return the step fields."""
@@ -280,6 +385,7 @@ class Calls(Generic[S]):
             if runner.tasks.is_busy or failed is not None:
                 await runner.park(End(Status.INVALID))
                 self._session.settle("interrupted", error)
+            await self._session.give_back()
         if failed is not None and error is not None and not has_failed:
             raise runner.failures.of(failed.node, error)
 
@@ -319,13 +425,16 @@ class Calls(Generic[S]):
         if not input:
             reset()
             return
-        go_back = self._runner.manager.bookmark()
+        go_back, holding = self._runner.manager.bookmark(), self._session.holding
+        forget = holding.recording.mark() if holding is not None else None
         self._is_refused = True
         try:
             reset()
             self._runner.manager.update(input, _writer="input")
         except BaseException:
             go_back()
+            if forget is not None:
+                forget()
             raise
         self._is_refused = False
 

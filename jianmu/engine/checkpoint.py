@@ -355,6 +355,10 @@ class Checkpointer(Protocol):
         """Return one kept row, done with or not."""
         ...
 
+    async def rows(self, thread_id: str, kind: Kind) -> list[Row]:
+        """Return a thread's kept rows of one kind that are not done with, the oldest first."""
+        ...
+
     async def questions(self, sought: Sought) -> list[QuestionRow]:
         """Return questions, the oldest first."""
         ...

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -35,6 +37,10 @@ class Clock(Protocol):
         """Serve the clock while a run is on; returns at once where time passes by itself."""
         ...
 
+    def working(self) -> AbstractContextManager[None]:
+        """Return a context in which a worker thread is at work for a run; a clock turned by hand stands still."""
+        ...
+
 
 class RealClock:
     """The time of this machine."""
@@ -61,6 +67,10 @@ class RealClock:
 
     async def pump(self) -> None:
         """Return at once: real time needs no help."""
+
+    def working(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing: real time waits for nobody."""
+        return nullcontext()
 
 
 class _Turn:
@@ -90,6 +100,8 @@ class VirtualClock:
         self._sleepers: list[tuple[float, int, anyio.Event]] = []
         self._order = itertools.count()
         self._turn: _Turn | None = None
+        self._at_work = 0
+        self._is_idle: anyio.Event | None = None
 
     def now(self) -> float:
         """Return the seconds that this clock was turned by so far."""
@@ -131,25 +143,45 @@ class VirtualClock:
         """
         async with self._here().lock:
             target = self._now + seconds
-            await quiet()
+            await self._quiet()
             while self._sleepers and self._sleepers[0][0] <= target:
                 self._jump()
-                await quiet()
+                await self._quiet()
             self._now = max(self._now, target)
-            await quiet()
+            await self._quiet()
 
     async def pump(self) -> None:
         """Jump from sleeper to sleeper while a run is on, if `autojump` is set."""
         turn = self._here()
         while self.autojump:
             async with turn.lock:
-                await quiet()
+                await self._quiet()
                 if self._sleepers:
                     self._jump()
                     continue
                 if turn.fresh.is_set():
                     turn.fresh = anyio.Event()
             await turn.fresh.wait()
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Keep the clock from being turned while a worker thread is at work for a run."""
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            if not self._at_work and self._is_idle is not None:
+                self._is_idle.set()
+
+    async def _quiet(self) -> None:
+        """Wait until every task waits for something that is no worker thread of a run."""
+        await quiet()
+        while self._at_work:
+            if self._is_idle is None or self._is_idle.is_set():
+                self._is_idle = anyio.Event()
+            await self._is_idle.wait()
+            await quiet()
 
     def _here(self) -> _Turn:
         """Return what belongs to the event loop that is on."""

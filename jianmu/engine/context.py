@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any  # Any: the schema, the values of its fields, and what the user's functions take and give
 
@@ -50,11 +50,16 @@ class RunContext:
         self.halt_timeout = 5.0
         self.signal: Callable[[], None] = lambda: None
         self.stir: Callable[[], None] = lambda: None
+        self.sync: Callable[[], Awaitable[None]] = _at_once
         self.deadlines: dict[Behaviour, float] = {}
 
     def log_at(self, path: str | None) -> FilteringBoundLogger:
         """Return a logger whose lines have thread, run, pass and path."""
         return log.bind(**{"thread": self.thread_id, "run": self.run, "pass": self.passes, "path": path})
+
+
+async def _at_once() -> None:
+    """Do nothing: without a store what is in memory is all there is."""
 
 
 @dataclass
@@ -79,7 +84,8 @@ class EffectScope:
         return await self.context.ask(request, key=key)
 
     async def sync(self) -> None:
-        """Return when what was recorded is durable; without a store on disk it is so at once."""
+        """Return when what was recorded is durable."""
+        await self.context.run.sync()
 
 
 class NodeContext:

@@ -2,21 +2,23 @@
 
 1. The door checks an answer before anything changes; several are taken all or none.
 2. What is changed is told after the lock is left: first to the state's view, then to the listener.
-3. An answer is kept before its node may see it: `persist` is awaited before the listener is called.
+3. With a desk (a store behind it) a person's word goes there first, and memory takes over what came of it; a new
+   question is shown when it was saved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, cast  # Any: snapshots and validated answers, whose types are the user's
 
 from pydantic import JsonValue, ValidationError
 
 from jianmu.engine import decisions
-from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored, wants
+from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored
 from jianmu.engine.book import Book
-from jianmu.engine.decisions import Change, Deed
+from jianmu.engine.decisions import Change, Decision, Deed
+from jianmu.engine.outside import admit
 from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown, question_id
 from jianmu.engine.record import Record, ends_at, read_records
 from jianmu.engine.request import Request, default, escalate, fail, shown_json
@@ -48,6 +50,18 @@ class UtcClock(Protocol):
         ...
 
 
+class Desk(Protocol):
+    """Where the questions of a thread are kept beside this process."""
+
+    async def settle(self, decided: Sequence[tuple[str, Decision]], *, by: str | None = None) -> Sequence[Change]:
+        """Carry out decisions, all or none, and have memory take over what came of them."""
+        ...
+
+    def note(self, deed: Deed, record: Record) -> None:
+        """Have what the run did with a question saved with its next commit."""
+        ...
+
+
 class InteractionController:
     """The questions of a thread: asked and told by its run, answered by anybody.
 
@@ -55,7 +69,10 @@ class InteractionController:
         clock: gives the instants of asks, answers and deadlines.
         state: shows the live questions in its namespace `interaction`.
         listener: called with (deed, record) after each change, outside locks, in the thread that made it.
-        persist: awaited by `answer`, `approve`, `reject` and `withdraw` before they return.
+
+    Attributes:
+        desk: where the questions are kept beside this process, or None.
+        unsaved: the questions that were answered in memory only.
     """
 
     def __init__(
@@ -64,10 +81,11 @@ class InteractionController:
         state: RuntimeState | None = None,
         *,
         listener: Callable[[Deed, Record], None] | None = None,
-        persist: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.listener = listener
-        self.persist = persist
+        self.desk: Desk | None = None
+        self.unsaved: dict[str, None] = {}
+        self._unshown: set[str] = set()
         self._clock = clock
         self._book = Book()
         self._doors: dict[str, Door] = {}
@@ -79,9 +97,22 @@ class InteractionController:
         return self._book.is_quiet
 
     @property
+    def has_unshown(self) -> bool:
+        """Whether a question waits to be saved before it is shown."""
+        return bool(self._unshown)
+
+    @property
     def pending(self) -> tuple[Suspension, ...]:
         """The open questions, the oldest first."""
-        return tuple(record.shown for record in self._book.open())
+        return tuple(record.shown for record in self._book.open() if record.id not in self._unshown)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all questions, in the order in which they were asked."""
+        return [record.id for record in self._book.all()]
+
+    def all_open(self) -> list[Record]:
+        """Return the open questions, also those that are not saved yet."""
+        return self._book.open()
 
     @property
     def suspension(self) -> Suspension | None:
@@ -102,13 +133,20 @@ class InteractionController:
         Raises:
             InteractionError: one of them was refused, and nothing was changed.
         """
-        return await self._keep(*self._answer(answers))
+        if self.desk is None:
+            return self.answer_nowait(*answers)
+        decided = self._admitted(answers)
+        await self.desk.settle(decided)
+        return tuple(self._book.get(id) for id, _ in decided)
 
     def answer_nowait(self, *answers: Answer) -> tuple[Record, ...]:
         """Take answers from any thread, for a live run, which keeps them before it uses them."""
-        records, changes = self._answer(answers)
+        decided = self._admitted(answers)
+        changes = self._book.settle(decided)
+        if self.desk is not None:
+            self.unsaved.update(dict.fromkeys(change.record.id for change in changes))
         self._tell(changes)
-        return records
+        return tuple(self._book.get(id) for id, _ in decided)
 
     async def approve(
         self, id: str | None = None, *, edited: JsonValue = None, by: str | None = None, remember: bool = False
@@ -129,8 +167,12 @@ class InteractionController:
             InteractionError: it is not open, and nothing was changed.
         """
         self._book.get(id)
-        changes = self._book.settle([(id, decisions.withdraw(self._clock.utc(), reason))])
-        return (await self._keep((changes[0].record,), changes))[0]
+        decided = [(id, decisions.withdraw(self._clock.utc(), reason))]
+        if self.desk is None:
+            self._tell(self._book.settle(decided))
+        else:
+            await self.desk.settle(decided)
+        return self._book.get(id)
 
     def ask(
         self,
@@ -166,8 +208,17 @@ class InteractionController:
         record = record.with_question(tool_call_id=tool_call_id, group=group, url=url)
         self._doors[record.id] = request.door
         record, is_new = self._book.add(record)
-        self._tell([Change("asked", record)] if is_new else [])
+        if is_new and self.desk is not None:
+            self._unshown.add(record.id)
+            self.desk.note("asked", record)
+        elif is_new:
+            self._tell([Change("asked", record)])
         return record
+
+    def show(self, ids: Iterable[str]) -> None:
+        """Show questions that were saved."""
+        self._unshown.difference_update(ids)
+        self._tell([Change("asked", self._book.get(id)) for id in ids])
 
     def latest(self, origin: Origin, key: str) -> Record | None:
         """Return the question of this identity that counts: the newest, unless a halt has made it void."""
@@ -190,7 +241,7 @@ class InteractionController:
         if request is not None:
             self._adopt(record, request.door)
         value = self._read(record)
-        self._tell(self._book.settle([(id, decisions.consume(self._clock.utc()))]))
+        self._note(self._book.settle([(id, decisions.consume(self._clock.utc()))]))
         if record.refusal is not None:
             raise NotAnsweredError(id, record.refusal)
         return value
@@ -200,11 +251,26 @@ class InteractionController:
 
         Open ones are withdrawn; ends that were not delivered yet stay in the record, as unused.
         """
-        return self._tell(self._book.sweep(decisions.halt(where, self._clock.utc(), reason)))
+        return self._note(self._book.sweep(decisions.halt(where, self._clock.utc(), reason)))
 
     def due(self, now: datetime) -> list[Record]:
         """Carry out all steps that are due and return the questions moved by it."""
         return self._tell(self._book.sweep(decisions.step(now)))
+
+    def due_ids(self, now: datetime) -> list[str]:
+        """Return the open questions of which a step is due."""
+        return [record.id for record in self._book.open() if record.next_at is not None and record.next_at <= now]
+
+    def take_over(self, records: Iterable[Record]) -> list[Change]:
+        """Have questions stand as they do at the desk, but for what the run has done with them."""
+        changes = self._book.adopt(record for record in records if record.id not in self.unsaved)
+        self._tell(changes)
+        return changes
+
+    def saved(self, ids: Iterable[str]) -> None:
+        """Note that the ends of some questions are at the desk."""
+        for id in [*ids]:
+            self.unsaved.pop(id, None)
 
     def next_deadline(self) -> datetime | None:
         """Return when the next step of an open question is due, UTC."""
@@ -239,24 +305,19 @@ class InteractionController:
         """
         self._book.fill(read_records(data, rename))
         self._doors.clear()
+        self._unshown.clear()
+        self.unsaved.clear()
         self._view.refresh()
 
-    def _answer(self, answers: tuple[Answer, ...]) -> tuple[tuple[Record, ...], list[Change]]:
-        """Check all answers at the door, then take them in one step."""
+    def _admitted(self, answers: tuple[Answer, ...]) -> list[tuple[str, Decision]]:
+        """Return the decision to take each of some answers, if it fits what was asked for."""
         now = self._clock.utc()
         found = [(self._book.find(answer).id, answer) for answer in answers]
-        for id, answer in found:
-            self._check(self._book.get(id), answer, now)
-        changes = self._book.settle([(id, decisions.accept(answer, now)) for id, answer in found])
-        return tuple(self._book.get(id) for id, _ in found), changes
-
-    def _check(self, record: Record, answer: Answer, now: datetime) -> None:
-        if decisions.is_repeated(record, answer):
-            return
-        decisions.refuse_if_ended(record, now)
-        problem = self._door(record).check(answer.payload) if answer.action == "accept" else None
-        if problem is not None:
-            raise InvalidAnswerError(record.id, problem, wants(record.question.response_schema))
+        decided = [(id, admit(answer, now, self._door)) for id, answer in found]
+        for id, decide in decided:
+            if self.desk is None or self._book.get(id).status == "open":
+                decide(self._book.get(id))
+        return decided
 
     async def _decide(self, id: str | None, payload: JsonObject, by: str | None, *, is_bare: bool) -> Record:
         record = self._book.find(Answer(id))
@@ -264,13 +325,12 @@ class InteractionController:
         answer = Answer(record.id, payload["approved"] if is_bool and is_bare else payload, by=by)
         return (await self.answer(answer))[0]
 
-    async def _keep(self, records: tuple[Record, ...], changes: list[Change]) -> tuple[Record, ...]:
-        try:
-            if self.persist is not None:
-                await self.persist()
-        finally:
-            self._tell(changes)
-        return records
+    def _note(self, changes: list[Change]) -> list[Record]:
+        """Tell what the run itself has done, and have it saved with its next commit."""
+        for deed, record in changes:
+            if self.desk is not None:
+                self.desk.note(deed, record)
+        return self._tell(changes)
 
     def _tell(self, changes: list[Change]) -> list[Record]:
         if changes:

@@ -90,10 +90,18 @@ class Entry(BaseModel):
 
 
 class Journal:
-    """The effects of a thread's run; used on the loop's thread."""
+    """The effects of a thread's run; used on the loop's thread.
+
+    Attributes:
+        is_recorded: whether somebody takes what changes.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self.is_recorded = False
+        self._changed: dict[str, Entry] = {}
+        self._closed: list[str] = []
+        self._closed_rounds: list[Rounds] = []
 
     @property
     def is_empty(self) -> bool:
@@ -198,12 +206,33 @@ class Journal:
 
     def forget_round(self, rounds: Rounds) -> None:
         """Remove the entries of a closed round: the rounds around the loop, then (loop path, round)."""
-        depth = len(rounds)
-        self._entries = {id: one for id, one in self._entries.items() if one.origin.rounds[:depth] != rounds}
+        if self.is_recorded:
+            self._closed_rounds.append(rounds)
+        self._remove([one for one in self._entries.values() if one.origin.rounds[: len(rounds)] == rounds])
 
     def clear(self) -> None:
         """Remove all entries: the run has ended."""
-        self._entries.clear()
+        self._remove([*self._entries.values()])
+
+    def _remove(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            del self._entries[entry.id]
+            if self.is_recorded:
+                self._closed.append(entry.id)
+
+    def touch_all(self) -> None:
+        """Have all entries count as changed."""
+        self._changed.update(self._entries)
+
+    def take_changes(self) -> tuple[dict[str, Entry], list[str]]:
+        """Return the entries that have changed since this was called last, by id, and the ids of those removed."""
+        taken, self._changed, self._closed = (self._changed, self._closed), {}, []
+        return taken
+
+    def take_closed_rounds(self) -> list[Rounds]:
+        """Return the rounds that were closed since this was called last."""
+        taken, self._closed_rounds = self._closed_rounds, []
+        return taken
 
     def dump(self) -> JsonObject:
         """Return all entries as JSON."""
@@ -224,6 +253,8 @@ class Journal:
     def _put(self, entry: Entry, **changes: Any) -> Entry:
         entry = entry.model_copy(update=changes)
         self._entries[entry.id] = entry
+        if self.is_recorded:
+            self._changed[entry.id] = entry
         return entry
 
     async def _act(self, scope: OnceScope, planned: Entry, call: Call, kind: Result, effect: bool) -> Entry:
@@ -237,6 +268,7 @@ class Journal:
             except Exception as error:
                 if effect:
                     self.fail(entry, error)
+                    await scope.sync()
                 raise
             done.append(self.finish(entry, kind.to_json(value)))
             await scope.sync()

@@ -8,6 +8,7 @@ from typing import Any
 from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
+from jianmu.engine.answers import JsonObject
 from jianmu.engine.controller import Suspension
 
 
@@ -35,3 +36,18 @@ class Outcome(BaseModel):
     limit: str | None = None
     stalled: bool = False
     wake_at: datetime | None = None
+
+    def as_json(self, fields: JsonObject) -> JsonObject:
+        """Return the outcome of a run that has ended, as it is kept with its input; `fields` is the output as JSON."""
+        told = self.model_dump(mode="json", include={"thread_id", "limit"})
+        return {**told, "status": self.status.name, "output": fields}
+
+    @classmethod
+    def of_json(cls, kept: JsonObject) -> Outcome:
+        """Return an outcome that `as_json` has made; its output is JSON."""
+        return cls.model_validate({**kept, "status": Status[str(kept["status"])]})
+
+
+def waiting_outcome(thread_id: str) -> Outcome:
+    """Return the outcome for an input that waits for its turn."""
+    return Outcome(status=Status.RUNNING, output={}, thread_id=thread_id, suspended=True)

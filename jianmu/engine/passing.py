@@ -111,7 +111,7 @@ class Passing:
         context = self._context
         self._stock.resume()
         interaction = context.interaction
-        if not interaction.is_quiet and interaction.next_deadline() is not None:
+        if interaction.desk is None and not interaction.is_quiet and interaction.next_deadline() is not None:
             interaction.due(context.clock.utc())
         if context.deadlines:
             now = context.clock.now()
@@ -143,10 +143,10 @@ class Passing:
         path = record.question.path
         if deed == "asked":
             events.emit(Asked(suspension=record.question), path)
+            self._context.stir()
         elif deed != "consumed":
             by = record.answer.by if record.answer is not None else None
-            used = deed != "unused"
-            events.emit(Answered(id=record.id, status=record.status, by=by, used=used), path)
+            events.emit(Answered(id=record.id, status=record.status, by=by, used=not record.unused), path)
         if deed in ("answered", "expired", "withdrawn") and record.source != "tree":
             self._context.signal()
 

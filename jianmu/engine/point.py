@@ -84,8 +84,8 @@ def point_of(bodies: Iterable[str]) -> Point:
 
 def _take_states(point: Point, deltas: dict[str, list[Delta]], body: dict[str, Any]) -> None:
     """Begin anew with the whole states of a body."""
-    wholes = {"": body["state"]} if body.get("state") else {}
-    for path, state in (wholes | (body.get("inner") or {})).items():
+    wholes: dict[str, Any] = {**(body.get("inner") or {}), **({"": body["state"]} if body.get("state") else {})}
+    for path, state in wholes.items():
         point.states[path] = state
         deltas.pop(path, None)
 
@@ -127,7 +127,7 @@ def run_record(stored: Stored, *, schema_version: int | None = None) -> RunRecor
         "fingerprint": values.get("fingerprint", ""),
         "thread_id": stored.thread.thread_id,
         "run": values.get("run", 0),
-        "status": values.get("status", "new"),
+        "status": "interrupted" if values.get("status") == "running" else values.get("status", "new"),
         "error": values.get("error"),
         "state": states.pop("", None),
         "inner": states,

@@ -17,8 +17,8 @@ COLUMNS = ("id", "thread_id", "status", "assignee", "expires_at", "reason")
 ENDED = ("answer", "ended_at", "source", "why")
 
 
-def row_of(record: Record, *, came: int = 0) -> QuestionRow:
-    """Return the row of a question."""
+def row_of(record: Record, *, came: int, consumed: int | None = None, went: int | None = None) -> QuestionRow:
+    """Return the row of a question that came, was delivered and done with at some numbers of the log."""
     question = record.question
     shown = question.model_dump(mode="json", exclude_defaults=True, exclude=set(COLUMNS))
     steps = [step.model_dump(mode="json", exclude_defaults=True) for step in record.steps]
@@ -39,6 +39,8 @@ def row_of(record: Record, *, came: int = 0) -> QuestionRow:
         ended=ended_of(record),
         unused=record.unused,
         came=came,
+        consumed=consumed,
+        went=went,
     )
 
 

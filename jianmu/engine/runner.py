@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -34,6 +34,7 @@ from jianmu.engine.host import Host
 from jianmu.engine.humans import Human, Humans
 from jianmu.engine.limits import exceeded
 from jianmu.engine.mementos import dump_position
+from jianmu.engine.outcome import Outcome
 from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
 from jianmu.engine.phases import REST, Phase, advance
@@ -46,6 +47,22 @@ from jianmu.errors import LimitExceeded, StalledError
 
 S = TypeVar("S", bound=BaseModel)
 TURNS = 5
+
+
+class Log(Protocol):
+    """What a run needs of the log of its thread."""
+
+    async def before_pass(self) -> None:
+        """Save what the pass must not see before it is saved."""
+        ...
+
+    async def after_pass(self) -> None:
+        """Save the pass, or have it saved."""
+        ...
+
+    def freeze(self) -> None:
+        """Keep the position as it is now: the tree is about to be halted."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -61,13 +78,14 @@ class Options:
 
 @dataclass(frozen=True)
 class End:
-    """How a drive ended; `error` is raised by whoever called."""
+    """How a drive ended; `error` is raised by whoever called, and an `outcome` that is known already is returned."""
 
     status: Status
     is_suspended: bool = False
     is_stalled: bool = False
     limit: LimitExceeded | None = None
     error: BaseException | None = None
+    outcome: Outcome | None = None
 
 
 class ReactiveRunner(Generic[S]):
@@ -84,6 +102,7 @@ class ReactiveRunner(Generic[S]):
         self, root: Behaviour, state_manager: StateManager[S], context: RunContext, options: Options | None = None
     ) -> None:
         self.root = root
+        self.log: Log | None = None
         self.manager = state_manager
         self.context = context
         self.options = options or Options()
@@ -107,7 +126,7 @@ class ReactiveRunner(Generic[S]):
         self.passing = Passing(
             self.tree, context, tasks=self.tasks, pace=self.pace, failures=self.failures, binder=self.binder
         )
-        self._humans = Humans(self.options.human, context.interaction, self._fail) if self.options.human else None
+        self._humans = Humans(self.options.human, context.interaction, self.fail) if self.options.human else None
         self._stop: End | None = None
         self._is_stalled = False
         self.thread = 0
@@ -133,10 +152,10 @@ class ReactiveRunner(Generic[S]):
         """Begin a call: a halt asked for before it does not count."""
         self._stop = None
 
-    def _fail(self, error: BaseException) -> None:
-        """Have the run end with an exception that is no node's."""
+    def fail(self, error: BaseException) -> None:
+        """Have the run end with an exception that is no node's; safe from every thread."""
         self._stop = End(Status.INVALID, error=error)
-        self.wake.set()
+        self.wake.set_from_anywhere()
 
     def on_change(self, change: StateChange) -> None:
         """Wake the tree when a value differs, while the runner drives; a signal without fields always does."""
@@ -206,12 +225,14 @@ class ReactiveRunner(Generic[S]):
             end = self._cut_short() if self._stop is not None or self.context.limits.given else None
             if end is not None:
                 return end
+            if self.log is not None:
+                await self.log.before_pass()
             self.passing.one()
             if self.root.status is not Status.RUNNING:
                 return End(self.root.status)
+            if self.log is not None:
+                await self.log.after_pass()
             self.tasks.carry_out()
-            if self._humans is not None and not until_suspend and self.tasks.group is not None:
-                self._humans.look(self.context.interaction.pending, self.tasks.group)
             end = await self._rest(until_suspend)
             if end is not None:
                 return end
@@ -222,6 +243,8 @@ class ReactiveRunner(Generic[S]):
         has_waited = False
         while True:
             self.wake.take()
+            if self._humans is not None and not until_suspend and self.tasks.group is not None:
+                self._humans.look(self.context.interaction.pending, self.tasks.group)
             end = self._stopped() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
             end = end or self._cut_short()
             if end is not None:
@@ -277,14 +300,14 @@ class ReactiveRunner(Generic[S]):
     def _is_only_asking(self) -> bool:
         """Whether nothing goes on but waiting for people."""
         interaction = self.context.interaction
-        return not (interaction.is_quiet or self.tasks.is_busy) and bool(interaction.pending) and waits(self.root)
+        return not (interaction.is_quiet or self.tasks.is_busy) and bool(interaction.all_open()) and waits(self.root)
 
     def _quiet_end(self, until_suspend: bool) -> End | None:
         """Return the end of a run in which nothing can go on by itself, or None while something can."""
         if self.tasks.is_busy:
             return None
         goes_on = self.passing.has_timer or self.pace.poll_at is not None
-        if self.context.interaction.pending:
+        if self.context.interaction.all_open():
             is_done = until_suspend and (not goes_on or waits(self.root))
             return End(Status.RUNNING, is_suspended=True) if is_done else None
         return None if goes_on or self._is_stalled else self._stall(until_suspend)
@@ -364,6 +387,8 @@ class ReactiveRunner(Generic[S]):
         self.context.is_parking = True
         try:
             self.parked = dump_position(self.root)
+            if self.log is not None:
+                self.log.freeze()
         except Exception as error:  # noqa: BLE001  # a memento that raises must not keep the tree alive
             self.failures.report(self.root, error)
         try:

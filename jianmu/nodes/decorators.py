@@ -16,7 +16,7 @@ from jianmu.engine.activity import Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.control import Steps
 from jianmu.engine.passes import Pass
-from jianmu.engine.tree import ancestors
+from jianmu.engine.tree import ancestors, rounds_of
 from jianmu.errors import RunError, SetupError
 from jianmu.nodes.base import SECONDS, TRUTH, Branch, Number, Option, Wrapper, call_of, is_async, whole
 
@@ -300,6 +300,8 @@ class Rounds(Wrapper):
         status = self.update()
         if status is not self.goes_on_after:
             return status
+        if self._context is not None:
+            self._context.run.journal.forget_round((*rounds_of(self), (self._context.path, self._round)))
         self._round += 1
         self.feedback_message = f"round {self._round} {'failed' if status is Status.FAILURE else 'succeeded'}"
         if self._is_over():

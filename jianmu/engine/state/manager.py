@@ -78,6 +78,11 @@ class StateManager(RuntimeSide[S]):
         fields = {name: shown(record.values[name]) for name in self.schema.output_fields if name in record.values}
         return {**fields, **{name: value for name, value in record.extra.items() if "." not in name}}
 
+    def output_json(self) -> dict[str, Json]:
+        """Return what `output` returns as JSON, without what is not stored."""
+        fields = self.dump_checkpoint()["fields"]
+        return {name: value for name, value in fields.items() if name in self.output()}
+
     # Writing
 
     def update(self, updates: Mapping[str, Value], *, namespace: str | None = None, _writer: str | None = None) -> None:

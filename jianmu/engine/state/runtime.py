@@ -34,6 +34,11 @@ class RuntimeSide(Writes[S]):
             refuse_formless(self.schema)
         self._is_checked = self.wants_deltas = is_on
 
+    def settled_version(self) -> int:
+        """Return the number of the last commit that was told to the recorders."""
+        with self._lock:
+            return self.version
+
     def has_reducer(self, name: str) -> bool:
         """Whether an update of this field is folded."""
         field = self.schema.fields.get(name)

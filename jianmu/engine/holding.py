@@ -1,0 +1,392 @@
+"""An agent's hold on a thread of a store: its lease, the commits of its log, and what comes from outside.
+
+1. Only the holder of the lease writes the log. One commit is under way at a time and carries all that is pending.
+2. After a commit that failed, or a lease that was lost, nothing more is written and no pass follows.
+3. Before a node sees the end of a question, the store has it; where the store has another end, that one counts.
+4. A commit is not cut off: what was sent is waited for, also in a cancelled task.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Literal, ParamSpec, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from jianmu.engine import outside
+from jianmu.engine.answers import JsonObject
+from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
+from jianmu.engine.context import RunContext
+from jianmu.engine.decisions import Change, Decision, Deed, accept, step
+from jianmu.engine.events import Saved
+from jianmu.engine.holders import this_process
+from jianmu.engine.inputs import Inputs, queued_row
+from jianmu.engine.lease import SECONDS, Keeper
+from jianmu.engine.questionrows import record_of, text_of
+from jianmu.engine.record import Record
+from jianmu.engine.recording import Cut, Recording, Standing
+from jianmu.errors import InteractionError, LeaseLostError, StoreError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Level = Literal["sync", "async", "exit"]
+
+MOST = 1_000_000
+"""Bytes that may be pending before the next pass waits."""
+
+
+class Holding:
+    """Holds one thread at a time.
+
+    Args:
+        store: keeps the threads.
+        recording: what the run has done.
+        context: the run's.
+        level: when passes are saved.
+        poll: seconds between two looks for answers from other processes.
+        max_block: seconds that the loop may stand still before the lease is let go.
+        standing: tells how the thread stands.
+        wake_at: tells when somebody has to drive the thread, in seconds since 1970.
+        failed: told what went wrong; it ends the run.
+    """
+
+    def __init__(
+        self,
+        store: Checkpointer,
+        recording: Recording,
+        context: RunContext,
+        *,
+        level: Level,
+        poll: float,
+        max_block: float,
+        standing: Callable[[], Standing],
+        wake_at: Callable[[], float | None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.store = store
+        self.level: Level = level
+        self.recording = recording
+        self.error: BaseException | None = None
+        self.inputs = Inputs(self.put)
+        self._context = context
+        self._poll = poll
+        self._max_block = max_block
+        self._standing = standing
+        self._wake_at = wake_at
+        self._failed = failed
+        self._token = uuid.uuid4().hex[:12]
+        self._lease: Lease | None = None
+        self._keeper: Keeper | None = None
+        self._work: anyio.CancelScope | None = None
+        self._thread_id: str | None = None
+        self._number = -1
+        self._seen = 0
+        self._asked = 0
+        self._done = 0
+        self._has_to_last = False
+        self._rows: list[tuple[Row, bool]] = []
+        self._lock = anyio.Lock()
+        self._stirred = anyio.Event()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether memory stands where the log of the held thread does."""
+        return self._number >= 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a lease is held."""
+        return self._lease is not None
+
+    # Taking and giving back
+
+    async def take(self, thread_id: str, *, create: bool) -> Stored | None:
+        """Take a thread's lease; return what is to be taken over, None where there is nothing or memory has it.
+
+        Raises:
+            ThreadBusyError: somebody else holds it.
+            UnknownThreadError: there is none, and `create` is False.
+        """
+        lease = await self._call(self.store.acquire, thread_id, this_process(self._token), SECONDS, create=create)
+        self._lease, self.error = lease, None
+        self._lock, self._stirred = anyio.Lock(), anyio.Event()
+        self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
+        if (thread_id, lease.number) == (self._thread_id, self._number):
+            if lease.mail != self._seen:
+                await self.read_mail()
+            return None
+        self._number = -1
+        return await self._call(self.store.read, thread_id) if lease.number else None
+
+    def took_over(self, thread_id: str, stored: Stored | None) -> None:
+        """Note that memory stands where the store does."""
+        self.recording.begin(stored)
+        self._thread_id = thread_id
+        self._number = 0 if stored is None else stored.thread.number
+        self._seen = 0 if stored is None else stored.thread.mail
+        self.inputs.take_over(() if stored is None else stored.rows)
+
+    def forget(self) -> None:
+        """Note that memory stands nowhere: the next time the thread is read again."""
+        self._number = -1
+
+    async def leave(self) -> None:
+        """Give the lease back, if it is held."""
+        lease = self._lease
+        self._end_work()
+        if lease is not None:
+            await self._call(self.store.release, lease)
+
+    async def _call(self, call: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+        """Have the store do something to its end, whatever becomes of this task; a clock turned by hand waits."""
+        found: list[T] = []
+        with anyio.CancelScope(shield=True), self._context.clock.working():
+            found.append(await call(*args, **options))
+        return found[0]
+
+    def _lose(self) -> None:
+        """Note that the lease is another holder's; called in any thread."""
+        thread = self._context.thread_id
+        text = f"the lease on thread '{thread}' was lost: another holder goes on with it"
+        self._fail(LeaseLostError(text, thread_id=thread))
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
+        self._number = -1
+        self._failed(error)
+
+    # Saving
+
+    async def flush(self, what: str = "pass", *, has_to_last: bool = False) -> None:
+        """Have all that was done so far saved; one commit serves all that wait for it.
+
+        Raises:
+            StoreError: it could not be saved; the run ends.
+        """
+        self._asked = wanted = self._asked + 1
+        self._has_to_last |= has_to_last
+        async with self._lock:
+            if self.error is not None:
+                raise self.error
+            if self._done < wanted:
+                await self._commit(what)
+
+    async def close(self, what: str, *, heeds_mail: bool) -> bool:
+        """Save the end of a run and give the lease back, in one transaction.
+
+        Returns:
+            Whether it was done; False if there is mail that counts and that the run has not read.
+        """
+        async with self._lock:
+            if self.error is not None or self._lease is None:
+                return True
+            self._has_to_last = True
+            is_done = await self._commit(what, releases=True, heeds_mail=heeds_mail)
+        if is_done:
+            self._end_work()
+        return is_done
+
+    def put(self, row: Row, *, is_done: bool = False) -> None:
+        """Have a row written with the next commit; its numbers are those of the commit."""
+        self._rows.append((row, is_done))
+
+    async def _commit(self, what: str, *, releases: bool = False, heeds_mail: bool = False) -> bool:
+        """Cut and commit; nothing is written where nothing has changed and the lease is kept."""
+        lease = self._lease
+        if lease is None:
+            raise StoreError("the thread is held by nobody here: nothing can be saved", thread_id=self._thread_id)
+        covered, number = self._asked, self._number + 1
+        has_to_last, self._has_to_last = self._has_to_last, False
+        rows = [replace(row, came=number, went=number if is_done else None) for row, is_done in self._rows]
+        try:
+            cut = self.recording.cut(number, self._standing(), what)
+            if cut is None and not (releases or rows):
+                self._done = covered
+                return True
+            transaction = self._transaction(lease, cut, rows)
+            transaction = replace(transaction, has_to_last=has_to_last or bool(transaction.questions))
+            ending = replace(transaction, releases=releases, seen=self._seen if heeds_mail else None)
+            is_done = await self._call(self.store.commit, ending)
+            if not is_done:  # what the cut has taken is saved all the same
+                await self._call(self.store.commit, transaction)
+            self._number, self._done = number, covered
+            del self._rows[: len(rows)]
+            if cut is not None:
+                await self._tell(cut)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return is_done
+
+    def _transaction(self, lease: Lease, cut: Cut | None, rows: list[Row]) -> Transaction:
+        standing, context, wake_at = self._standing(), self._context, self._wake_at()
+        waiting = sorted({record.question.path for record in context.interaction.all_open()})
+        told = {"run": context.run, "error": standing.error, "waiting": waiting, "passes": context.passes}
+        record = text_of({**told, "usage": asdict(context.usage)})
+        whole = Transaction(lease, self._number, None, standing.status, record, wake_at, rows=tuple(rows))
+        if cut is None:
+            return whole
+        return replace(
+            whole,
+            body=cut.body,
+            questions=cut.questions,
+            delivered=cut.delivered,
+            rows=(*cut.rows, *rows),
+            closed=cut.closed,
+            gone=cut.gone,
+        )
+
+    async def _tell(self, cut: Cut) -> None:
+        """Show the questions that were saved, look what came of those that the tree gave up, and tell the save."""
+        interaction = self._context.interaction
+        if cut.given_up:
+            await self._look_at(cut.given_up)
+        interaction.show(cut.asked)
+        self._context.events.emit(Saved())
+
+    # What comes from outside
+
+    async def settle(self, decided: Sequence[tuple[str, Decision]], *, by: str | None = None) -> list[Change]:
+        """Carry out decisions about questions in the store, all or none, and take over what came of them.
+
+        Raises:
+            InteractionError: one was refused; nothing was changed.
+        """
+        now = self._context.clock.utc()
+        try:
+            changes = await self._call(outside.settle, self.store, decided, now=now, by=by, wake_at=now.timestamp())
+        except BaseException:
+            await self._look_at([id for id, _ in decided])
+            raise
+        return self._context.interaction.take_over([change.record for change in changes])
+
+    # Inputs
+
+    async def input(self, id: str) -> JsonObject | None:
+        """Return what is kept of an input that was delivered under this id before."""
+        row = await self._call(self.store.row, self._context.thread_id, "input", id)
+        return None if row is None else json.loads(row.body)
+
+    async def enqueue(self, thread_id: str, values: Mapping[str, object], id: str | None) -> None:
+        """Have an input wait for its turn; one that was delivered before is not added again."""
+        at = self._context.clock.utc().timestamp()
+        await self._call(self.store.enqueue, thread_id, queued_row(values, id), wake_at=at)
+
+    def note(self, deed: Deed, record: Record) -> None:
+        """Have what the run did with a question saved with the next commit."""
+        self.recording.note(deed, record)
+
+    async def before_pass(self) -> None:
+        """Save what nodes are about to see, and wait while too much is pending.
+
+        Raises:
+            StoreError: something was not saved, and no pass may follow.
+        """
+        if self.error is not None:
+            raise self.error
+        interaction = self._context.interaction
+        if interaction.unsaved:
+            await self._save_ends([*interaction.unsaved])
+        now = self._context.clock.utc()
+        due = [] if interaction.is_quiet else interaction.due_ids(now)
+        if due:
+            await self.settle([(id, step(now)) for id in due])
+        if self.inputs.queued and interaction.is_quiet:
+            self.inputs.apply(self.recording.manager, self._context.run)
+        if self.recording.size > MOST:
+            await self.flush()
+
+    async def _save_ends(self, ids: Sequence[str]) -> None:
+        """Save answers that were taken in memory; where somebody else's was first, that one counts."""
+        interaction = self._context.interaction
+        for id in ids:
+            await self._save_end(interaction.record(id))
+        interaction.saved(ids)
+        await self._look_at(ids)
+
+    async def _save_end(self, record: Record) -> None:
+        answer, at = record.answer, record.ended_at
+        assert answer is not None
+        assert at is not None
+        decided = [(record.id, accept(answer, at))]
+        with suppress(InteractionError):
+            await self._call(outside.settle, self.store, decided, now=at, by=answer.by, wake_at=at.timestamp())
+
+    async def _look_at(self, ids: Sequence[str]) -> None:
+        """Take over how some questions stand in the store."""
+        if ids:
+            rows = await self._call(self.store.questions, Sought(ids=tuple(ids), status=None, limit=len(ids)))
+            self._context.interaction.take_over([record_of(row) for row in rows])
+
+    async def read_mail(self) -> None:
+        """Take over what has come from outside: ends of open questions, and inputs."""
+        thread = self._context.thread_id
+        seen = await self._call(self.store.mail, thread)
+        await self._look_at([question.id for question in self._context.interaction.all_open()])
+        self.inputs.take_over(await self._call(self.store.rows, thread, "input"))
+        self._seen = seen
+
+    async def _poll_mail(self) -> None:
+        """Look for mail again and again, and have the lease's keeper know that the loop turns."""
+        pause = min(self._poll, self._max_block / 4)
+        while self.error is None:
+            await anyio.sleep(pause)
+            if self._keeper is not None:
+                self._keeper.beat()
+            try:
+                await self._look_for_mail()
+            except StoreError as error:
+                self._fail(error)
+
+    async def _look_for_mail(self) -> None:
+        """Take over what has come, if the run waits for anything."""
+        if self._context.interaction.all_open() and await self.store.mail(self._context.thread_id) != self._seen:
+            await self.read_mail()
+            self._context.signal()
+
+    async def _write_behind(self) -> None:
+        """Save what passes leave behind, one commit after the other."""
+        while self.error is None:
+            await self._stirred.wait()
+            self._stirred = anyio.Event()
+            try:
+                await self.flush()
+            except StoreError:
+                return  # the run was told
+
+    async def after_pass(self) -> None:
+        """Save the pass, or have it saved: by `level`."""
+        if self.level == "sync" or (self.level == "exit" and self._context.interaction.has_unshown):
+            await self.flush()
+        else:
+            self._stirred.set()
+
+    def freeze(self) -> None:
+        """Keep the position as it is now: the tree is about to be halted."""
+        self.recording.freeze()
+
+    def start(self, group: TaskGroup) -> None:
+        """Look for mail and write behind, until the lease is given back."""
+        if self._work is None:
+            self._work = anyio.CancelScope()
+            group.start_soon(self._at_work, self._work)
+
+    async def _at_work(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._poll_mail)
+                if self.level == "async":
+                    group.start_soon(self._write_behind)
+
+    def _end_work(self) -> None:
+        """Give the lease up, in memory."""
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self._work is not None:
+            self._work.cancel()
+        self._lease = self._keeper = self._work = None

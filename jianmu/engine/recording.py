@@ -1,0 +1,370 @@
+"""The run's side of a thread's log: what has changed since the last cut, and the transaction that it makes.
+
+1. Deltas are collected inside the commits that make them, as text; a cut takes all up to one version.
+2. A cut is taken on the loop's thread, between passes: state, position, questions, journal of one moment.
+3. What a cut has taken is not offered again; a transaction that fails ends the run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any  # Any: any schema; JSON
+
+from py_trees.behaviour import Behaviour
+from pydantic import JsonValue
+
+from jianmu.engine.answers import JsonObject
+from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Stored
+from jianmu.engine.context import RunContext
+from jianmu.engine.decisions import Deed
+from jianmu.engine.point import Point, stored_point
+from jianmu.engine.positions import Change, Nodes, Positions, fold
+from jianmu.engine.questionrows import ended_of, row_of, text_of
+from jianmu.engine.questions import Rounds
+from jianmu.engine.record import Record
+from jianmu.engine.runner import ReactiveRunner
+from jianmu.engine.state import StateChange, StateManager
+from jianmu.engine.tree import paths
+
+LEAST = 256
+"""Bytes that each body of a log counts as at least."""
+
+SNAPSHOT = 1_000_000
+"""Bytes that a log has to grow by before a snapshot is written."""
+
+ENDED = ("finished", "failed")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a thread stands at a cut."""
+
+    status: str
+    error: dict[str, str | None] | None = None
+
+
+@dataclass
+class Cut:
+    """What one transaction is to write.
+
+    Attributes:
+        body: the log's body.
+        questions: new ones.
+        delivered: what became of others.
+        rows: kept rows.
+        closed: kept rows that are done with.
+        gone: kept rows that are removed.
+        asked: the questions that may be shown when it is written.
+        given_up: the questions that the tree has withdrawn.
+    """
+
+    body: str
+    questions: tuple[QuestionRow, ...]
+    delivered: tuple[Delivery, ...]
+    rows: tuple[Row, ...]
+    closed: tuple[tuple[Kind, str], ...]
+    gone: tuple[tuple[Kind, str], ...]
+    asked: list[str]
+    given_up: list[str]
+
+
+class StateStream:
+    """The deltas of one state, as text, in the order of their commits."""
+
+    def __init__(self, manager: StateManager[Any]) -> None:
+        self.manager = manager
+        self.size = 0
+        self.is_whole = True
+        self._deltas = deque[tuple[int, str]]()
+        manager.attach_store_check()
+        manager.recorders = (*manager.recorders, self._record)
+
+    def _record(self, change: StateChange) -> None:
+        """Note a commit; called inside of it."""
+        if change.deltas:
+            text = text_of([delta.to_json() for delta in change.deltas])[1:-1]
+            self._deltas.append((change.version, text))
+            self.size += len(text)
+
+    def take(self) -> tuple[int, str]:
+        """Return the version up to which deltas are taken, and these as the inside of a JSON list."""
+        version = self.manager.settled_version()
+        return version, self._take(version)
+
+    def take_whole(self) -> tuple[int, JsonObject, str]:
+        """Return a version, the whole state, and the deltas up to it that were not taken yet."""
+        state = self.manager.dump_checkpoint()
+        return state["version"], state, self._take(state["version"])
+
+    def _take(self, version: int) -> str:
+        texts: list[str] = []
+        while self._deltas and self._deltas[0][0] <= version:
+            texts.append(self._deltas.popleft()[1])
+        text = ",".join(texts)
+        self.size = max(0, self.size - len(text))
+        return text
+
+    def mark(self) -> Callable[[], None]:
+        """Return what forgets the deltas from here on: their commits were taken back."""
+        count = len(self._deltas)
+
+        def back() -> None:
+            while len(self._deltas) > count:
+                self.size -= len(self._deltas.pop()[1])
+
+        return back
+
+    def clear(self, is_whole: bool) -> None:
+        """Forget all: the state was replaced by what is in the log, or by one that is to be written whole."""
+        self._deltas.clear()
+        self.size, self.is_whole = 0, is_whole
+
+
+class Recording:
+    """What a run has done since the last cut.
+
+    Args:
+        runner: the tree and the state.
+        version: of the schema.
+    """
+
+    def __init__(self, runner: ReactiveRunner[Any], version: int | None) -> None:
+        self._runner = runner
+        self._context: RunContext = runner.context
+        self._version = version
+        self._positions = Positions(runner.root)
+        self._context.journal.is_recorded = True
+        self._frozen: Change | None = None
+        self._is_frozen = False
+        self._streams: dict[str, StateStream] = {}
+        self._questions: dict[str, bool] = {}
+        self._begin(Point())
+        self.watch()
+
+    def watch(self) -> None:
+        """Record the states of the agent and of the agents inside of it."""
+        managers = [("", self._runner.manager), *inner_managers(self._runner.root)]
+        known = {id(stream.manager): stream for stream in self._streams.values()}
+        self._streams = {path: known.get(id(manager)) or StateStream(manager) for path, manager in managers}
+
+    def _begin(self, point: Point) -> None:
+        self._header: dict[str, JsonValue] = dict(point.values)
+        self._tree = point.tree
+        self._nodes: Nodes = point.nodes
+        self._trees: set[str] = set()
+        self._came: dict[str, int] = {}
+        self._cache: str | None = None
+        self._grown = 0
+        self._most = SNAPSHOT
+        self._kept: set[str] = set()
+        self._questions.clear()
+        self._context.journal.take_changes()
+        self._context.journal.take_closed_rounds()
+
+    def begin(self, stored: Stored | None) -> None:
+        """Go on from what is in the store and was taken over: None is a new thread."""
+        self._begin(Point() if stored is None else stored_point(stored))
+        for stream in self._streams.values():
+            stream.clear(is_whole=stored is None)
+        self.thaw()
+        self._positions.stale()
+        if stored is None:
+            self._questions = dict.fromkeys(self._context.interaction.ids(), True)
+            self._context.journal.touch_all()
+            return
+        self._trees = {row.id for row in stored.rows if row.kind == "tree"}
+        self._came = {row.id: row.came for row in stored.rows if row.kind == "effect"}
+        self._grown = sum(max(LEAST, len(body)) for _, body in stored.log)
+        if stored.snapshot is not None:
+            self._most = max(SNAPSHOT, len(stored.snapshot.body))
+            self._cache = stored.snapshot.id if stored.snapshot.kind == "cache" else None
+        self._kept = {row.id for row in stored.questions}
+        if self._tree is not None:
+            tree = self._positions.changes().tree  # the tree was put there just now
+            if tree is None or tree.id != self._tree:
+                self._positions.stale()
+
+    # Between cuts
+
+    @property
+    def manager(self) -> StateManager[Any]:
+        """The agent's state."""
+        return self._runner.manager
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of state wait to be written."""
+        return sum(stream.size for stream in self._streams.values())
+
+    def note(self, deed: Deed, record: Record) -> None:
+        """Note what became of a question."""
+        if deed == "asked" or record.id not in self._questions:
+            self._questions[record.id] = deed == "asked"
+
+    def mark(self) -> Callable[[], None]:
+        """Return what forgets the deltas from here on."""
+        backs = [stream.mark() for stream in self._streams.values()]
+
+        def back() -> None:
+            for go_back in backs:
+                go_back()
+
+        return back
+
+    def freeze(self) -> None:
+        """Keep the position as it is, whatever the tree does: it is about to be halted."""
+        if not self._is_frozen:
+            self._frozen, self._is_frozen = self._positions.changes(), True
+
+    def thaw(self) -> None:
+        """Watch the tree again: it stands where it was kept."""
+        self._frozen, self._is_frozen = None, False
+
+    # Cutting
+
+    def cut(self, number: int, standing: Standing, what: str) -> Cut | None:
+        """Return what has changed as the transaction with this number, or None if nothing has."""
+        rows: list[Row] = []
+        is_ended = standing.status in ENDED
+        head = self._header_changes(standing)
+        head |= self._position(number, rows, is_ended=is_ended)
+        is_due = self._grown > self._most
+        wholes, parts = self._states(is_due=is_due)
+        questions, delivered, asked, given_up = self._of_questions(number, is_ended=is_ended)
+        closed = self._of_effects(number, rows, is_ended=is_ended)
+        if not (head.keys() - {"usage", "pass"} or parts or questions or delivered or rows or closed):
+            return None
+        whole = {path: state for path, state in wholes.items() if self._streams[path].is_whole}
+        text = _body({"time": self._context.clock.utc().timestamp(), "what": what, **head}, whole, parts)
+        for path in whole:
+            self._streams[path].is_whole = False
+        self._grown += max(LEAST, len(text))
+        gone = self._snapshot(number, wholes, rows) if is_due else ()
+        return Cut(text, questions, delivered, tuple(rows), closed, gone, asked, given_up)
+
+    def _header_changes(self, standing: Standing) -> dict[str, Any]:
+        """Return what has changed of the run itself."""
+        context = self._context
+        usage = {name: value for name, value in asdict(context.usage).items() if value}
+        now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error, "usage": usage}
+        now |= {"schema": self._version}
+        changed = {key: value for key, value in now.items() if self._header.get(key) != value}
+        self._header.update(changed)
+        return changed
+
+    def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:
+        """Return what has changed of the position, and add the row of a tree that is not in the store."""
+        if is_ended:
+            self._positions.stale()
+            self.thaw()
+            head = {"tree": None} if self._tree is not None else {}
+            self._tree, self._nodes = None, {}
+            return head
+        change, self._frozen = self._frozen if self._is_frozen else self._positions.changes(), None
+        if change is None or (change.is_empty and self._tree is not None):
+            return {}
+        head: dict[str, Any] = {"pass": change.number, "nodes": change.all}
+        self._header["pass"] = change.number
+        if change.tree is not None:
+            self.watch()
+            self._tree, self._nodes = change.tree.id, {}
+            head["tree"] = self._tree
+            if self._tree not in self._trees:
+                self._trees.add(self._tree)
+                rows.append(Row("tree", change.tree.id, change.tree.body, came=number))
+        self._nodes = fold(self._nodes, change.all)
+        return head
+
+    def _states(self, *, is_due: bool) -> tuple[dict[str, JsonObject], dict[str, tuple[int, str]]]:
+        """Return the states that are written whole, and the deltas of all, with the versions after them."""
+        wholes: dict[str, JsonObject] = {}
+        parts: dict[str, tuple[int, str]] = {}
+        for path, stream in self._streams.items():
+            if is_due or stream.is_whole:
+                version, wholes[path], text = stream.take_whole()
+            else:
+                version, text = stream.take()
+            if stream.is_whole or text:
+                parts[path] = (version, text)
+        return wholes, parts
+
+    def _of_questions(
+        self, number: int, *, is_ended: bool
+    ) -> tuple[tuple[QuestionRow, ...], tuple[Delivery, ...], list[str], list[str]]:
+        """Return the rows of new questions, what became of others, and the ids of those asked and those given up."""
+        changed, self._questions = self._questions, {}
+        self._kept |= changed.keys()
+        gone = self._over(is_all=is_ended)
+        new: list[QuestionRow] = []
+        told: list[Delivery] = []
+        for id in dict.fromkeys((*changed, *gone)):
+            record = self._context.interaction.record(id)
+            is_over = record.consumed_at is not None or record.unused
+            if changed.get(id):
+                marks = {"consumed": number if is_over else None, "went": number if id in gone else None}
+                new.append(row_of(record, came=number, **marks))
+            else:
+                ended = ended_of(record) if record.source == "tree" else None
+                told.append(Delivery(id, ended, consumed=is_over, unused=record.unused, is_gone=id in gone))
+        given_up = [each.id for each in told if each.ended is not None]
+        return tuple(new), tuple(told), [row.id for row in new], given_up
+
+    def _over(self, *, is_all: bool) -> set[str]:
+        """Return the questions that the run needs no more: all, or those of rounds that were closed."""
+        rounds, record = self._context.journal.take_closed_rounds(), self._context.interaction.record
+        if not rounds and not is_all:
+            return set()
+        gone = {id for id in self._kept if is_all or _is_within(record(id), rounds)}
+        self._kept -= gone
+        return gone
+
+    def _of_effects(self, number: int, rows: list[Row], *, is_ended: bool) -> tuple[tuple[Kind, str], ...]:
+        """Add the rows of effects that have changed; return those that are done with."""
+        changed, closed = self._context.journal.take_changes()
+        for id, entry in changed.items():
+            came = self._came.setdefault(id, number)
+            rows.append(Row("effect", id, entry.model_dump_json(exclude_defaults=True), came=came))
+        closed = [*self._came] if is_ended else [id for id in closed if id in self._came]
+        for id in closed:
+            del self._came[id]
+        return tuple(("effect", id) for id in closed)
+
+    def _snapshot(self, number: int, states: dict[str, JsonObject], rows: list[Row]) -> tuple[tuple[Kind, str], ...]:
+        """Add a snapshot of this cut, and return the one before, which it replaces."""
+        body = Point(self._header, states, self._tree, self._nodes).body()
+        gone: tuple[tuple[Kind, str], ...] = () if self._cache is None else (("cache", self._cache),)
+        self._cache, self._grown, self._most = str(number), 0, max(SNAPSHOT, len(body))
+        rows.append(Row("cache", self._cache, body, came=number))
+        return gone
+
+
+def _body(head: dict[str, Any], wholes: dict[str, JsonObject], parts: dict[str, tuple[int, str]]) -> str:
+    """Return a body of the log as text, with the texts of deltas as they are."""
+    states = dict(wholes)
+    if "" in states:
+        head |= {"state": states.pop("")}
+    if states:
+        head |= {"inner": states}
+    deltas = {path: part for path, part in parts.items() if path not in wholes}
+    text = text_of(head)[:-1]
+    if "" in deltas:
+        version, own = deltas.pop("")
+        text += f',"v":{version},"s":[{own}]'
+    inner = (f"{text_of(path)}:[{version},[{own}]]" for path, (version, own) in deltas.items())
+    return text + (f',"i":{{{",".join(inner)}}}' if deltas else "") + "}"
+
+
+def _is_within(record: Record, rounds: Iterable[Rounds]) -> bool:
+    """Whether a question that is over was asked in one of some rounds."""
+    is_over = record.consumed_at is not None or record.unused
+    return is_over and any(record.origin.rounds[: len(each)] == each for each in rounds)
+
+
+def inner_managers(root: Behaviour) -> Iterator[tuple[str, StateManager[Any]]]:
+    """Yield the states of agents inside of a tree, with their paths."""
+    for node, path in paths(root):
+        manager = getattr(node, "inner_state", None)
+        if manager is not None:
+            yield path, manager
