@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 
 from jianmu.engine.checkpoint import Checkpointer, Kind, Row, Sought
@@ -148,27 +148,25 @@ async def bad_thread_ids_are_refused(store: Checkpointer) -> None:
     """An id that is empty, above 512 characters, or has a NUL or a lone surrogate is refused by every method."""
     good = await begin(store, "t")
     for bad in BAD_IDS:
-        for name, call in _calls(store, bad, good.step()):
+        for name, call in _calls(store, bad):
             await refused(StoreError, call, f"{name} with the id {ascii(bad)[:20]}")
     same([thread.thread_id for thread in await store.threads()], ["t"], "the list of threads afterwards")
     await good.write()
 
 
-def _calls(store: Checkpointer, thread_id: str, step: object) -> list[tuple[str, Awaitable[object]]]:
-    """Return a call of each method that takes a thread's id."""
-    return [
-        ("acquire", store.acquire(thread_id, holder(), LONG, create=True)),
-        ("acquire without create", store.acquire(thread_id, holder(), LONG)),
-        ("read", store.read(thread_id)),
-        ("mail", store.mail(thread_id)),
-        ("enqueue", store.enqueue(thread_id, Row("input", "in", "[]"), wake_at=NOON)),
-        ("row", store.row(thread_id, "input", "in")),
-        ("rows", store.rows(thread_id, "input")),
-        ("thread", store.thread(thread_id)),
-        ("log", store.log(thread_id)),
-        ("trim", store.trim(thread_id, Row("base", "b", "[]", 1))),
-        ("delete", store.delete(thread_id)),
-    ]
+def _calls(store: Checkpointer, thread_id: str) -> Iterator[tuple[str, Awaitable[object]]]:
+    """Yield a call of each method that takes a thread's id."""
+    yield "acquire", store.acquire(thread_id, holder(), LONG, create=True)
+    yield "acquire without create", store.acquire(thread_id, holder(), LONG)
+    yield "read", store.read(thread_id)
+    yield "mail", store.mail(thread_id)
+    yield "enqueue", store.enqueue(thread_id, Row("input", "in", "[]"), wake_at=NOON)
+    yield "row", store.row(thread_id, "input", "in")
+    yield "rows", store.rows(thread_id, "input")
+    yield "thread", store.thread(thread_id)
+    yield "log", store.log(thread_id)
+    yield "trim", store.trim(thread_id, Row("base", "b", "[]", 1))
+    yield "delete", store.delete(thread_id)
 
 
 async def odd_texts_from_outside_do_no_harm(store: Checkpointer) -> None:
@@ -177,15 +175,7 @@ async def odd_texts_from_outside_do_no_harm(store: Checkpointer) -> None:
     before = await picture(store, "t")
     for odd in ("", "\0", "\ud800", "q\0", "q\udfff", "x" * 100_000):
         what = ascii(odd)[:20]
-        nothing = [
-            store.move([answer(odd)], wake_at=NOON),
-            store.move([answer("q"), answer(odd)], wake_at=NOON),
-            store.claim(odd, "ann", NOON, now=0),
-            store.questions(Sought(ids=(odd,), status=None)),
-            store.questions(Sought(assignee=odd)),
-            store.row("t", "input", odd),
-        ]
-        for call in nothing:
+        for call in _searches(store, odd):
             found = await outcome(call)
             demand(not found or isinstance(found, StoreError), f"something was found or done for {what}")
         same(await picture(store, "t"), before, f"the thread after calls with {what}")
@@ -200,3 +190,13 @@ async def odd_texts_from_outside_do_no_harm(store: Checkpointer) -> None:
         await refused(StoreError, store.move([ended], wake_at=NOON), "an answer with a lone surrogate")
     same(await picture(store, "t"), before, "the thread after texts with lone surrogates")
     await writer.write()
+
+
+def _searches(store: Checkpointer, odd: str) -> Iterator[Awaitable[object]]:
+    """Yield calls that look for something by a text from outside."""
+    yield store.move([answer(odd)], wake_at=NOON)
+    yield store.move([answer("q"), answer(odd)], wake_at=NOON)
+    yield store.claim(odd, "ann", NOON, now=0)
+    yield store.questions(Sought(ids=(odd,), status=None))
+    yield store.questions(Sought(assignee=odd))
+    yield store.row("t", "input", odd)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterator
+
 from jianmu.engine.checkpoint import Checkpointer, Row
 from jianmu.errors import UnknownThreadError
 from jianmu.testing.store_scene import NOON, answer, begin, demand, picture, refused, same, take
+
+
+def _from_outside(store: Checkpointer) -> Iterator[Awaitable[bool]]:
+    """Yield three calls that bring mail to the thread `t` with the questions `q1` and `q2`."""
+    yield store.move([answer("q2")], wake_at=NOON)
+    yield store.move([answer("q1", status="open", ended=None, assignee="boss", taken_after=1)], wake_at=NOON)
+    yield store.enqueue("t", Row("input", "in", "[]"), wake_at=NOON)
 
 
 async def mail_counts_what_came(store: Checkpointer) -> None:
     """A thread's mail grows with each answer, escalation and input from outside, and with nothing that its run does."""
     writer = await begin(store, "t", "q1", "q2")
     same(await store.mail("t"), 0, "the mail of a new thread")
-    escalated = answer("q1", status="open", ended=None, assignee="boss", taken_after=1)
-    for count, call in enumerate(
-        [
-            store.move([answer("q2")], wake_at=NOON),
-            store.move([escalated], wake_at=NOON),
-            store.enqueue("t", Row("input", "in", "[]"), wake_at=NOON),
-        ],
-        start=1,
-    ):
+    for count, call in enumerate(_from_outside(store), start=1):
         demand(await call, "what came from outside was not taken")
         same(await store.mail("t"), count, "the mail")
     demand(not await store.move([answer("q2")], wake_at=NOON), "a question was answered twice")
@@ -32,12 +33,7 @@ async def mail_counts_what_came(store: Checkpointer) -> None:
 async def a_release_looks_for_mail(store: Checkpointer) -> None:
     """The transaction that gives the lease back changes nothing if there is mail that the run has not read."""
     writer = await begin(store, "t", "q1", "q2")
-    for seen, call in enumerate(
-        [
-            store.move([answer("q1")], wake_at=NOON),
-            store.enqueue("t", Row("input", "in", "[]"), wake_at=NOON),
-        ]
-    ):
+    for seen, call in enumerate(_from_outside(store)):
         demand(await call, "what came from outside was not taken")
         before = await picture(store, "t")
         rows = (Row("effect", "new", "[]", 9),)
@@ -45,7 +41,7 @@ async def a_release_looks_for_mail(store: Checkpointer) -> None:
         same(await store.commit(step), False, "the outcome of a release over unread mail")
         same(await picture(store, "t"), before, "the thread afterwards")
         await writer.write(seen=seen)
-    await writer.end("suspended", seen=2)
+    await writer.end("suspended", seen=3)
     thread = await store.thread("t")
     same(thread and (thread.status, thread.is_held), ("suspended", False), "the thread after a release with all read")
 

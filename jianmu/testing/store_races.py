@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any  # Any: the loop's side of a coroutine
 
@@ -150,6 +151,32 @@ async def no_answer_is_lost_in_a_release(trial: Trial) -> None:
             same(asked[0].status, "answered", "the status of a question that was answered during a release")
             is_due = name in await store.due(NOON)
             demand(thread is not None and thread.is_held != is_due, "a thread with an answer is in nobody's hands")
+
+
+async def a_read_is_of_one_moment(trial: Trial) -> None:
+    """What is read while a run writes is how the thread stood at one number: snapshot, log, rows and questions."""
+    async with trial.open() as store:
+        writer = await begin(store, "t", "q1")
+
+    async def write(store: Checkpointer) -> None:
+        for number in range(2, 42):
+            kept = Row("cache", "c", "[]", number) if number % 3 == 0 else Row("effect", f"e{number}", "[]", number)
+            asked = question(f"q{number}", "t", came=number)
+            await store.commit(replace(writer.step(rows=(kept,), questions=(asked,)), expected=number - 1))
+
+    async def read(store: Checkpointer) -> None:
+        number = 1
+        while number < 41:
+            found = await store.read("t")
+            number = found.thread.number if found else 99
+            since = found.snapshot.came if found and found.snapshot else 0
+            same(since, number - number % 3, f"the number of the snapshot at {number}")
+            log = [each for each, _ in found.log] if found else []
+            same(log, list(range(since + 1, number + 1)), "the log after it")
+            same(found and len(found.questions), number, "how many questions were asked")
+            same(found and len(found.rows), number - 1 - number // 3, "how many entries there are")
+
+    same(await trial.in_threads(write, read, read), [None] * 3, "the outcomes of a writer and two readers")
 
 
 async def a_cancelled_transaction_is_whole_or_nothing(store: Checkpointer) -> None:
