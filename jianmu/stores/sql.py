@@ -157,4 +157,4 @@ class SQLStore(Store, ABC):
     async def delete(self, thread_id: str) -> bool:
         """Remove a thread and every row of it; whether there was one."""
         check_thread_id(thread_id)
-        return await self.call("write", lambda say: writing.delete(say, thread_id))
+        return await self.call("last", lambda say: writing.delete(say, thread_id))

@@ -56,7 +56,7 @@ _CAUSES = {
     sqlite3.SQLITE_CONSTRAINT: "a row with an id of the call is there already, in this thread or another",
 }
 _TORN = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
-_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, None}
+_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, None}
 
 
 class Forks:
@@ -124,7 +124,7 @@ class Database(SQLStore):
         """Do a piece of work in one transaction, opening the database first if it is not open."""
         with self.lock:
             try:
-                return self._transact(self._connection or self._open(), mode, work)
+                return self._transact(self._current(), mode, work)
             except (sqlite3.Error, OverflowError, UnicodeEncodeError, OSError) as error:
                 if _code(error) not in _HARMLESS:
                     self.drop()
@@ -160,6 +160,9 @@ class Database(SQLStore):
             connection.execute(f"PRAGMA synchronous = {level}")
             self._level = level
 
+    def _current(self) -> sqlite3.Connection:
+        return self._connection or self._open()
+
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
@@ -191,7 +194,9 @@ class SQLiteStore(Database):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(os.fspath(path))
+        self._place = Path(path).absolute()
+        self._file: tuple[int, int] | None = None
+        super().__init__(str(self._place))
 
     async def call(self, mode: Mode, work: Callable[[Say], T]) -> T:
         """Do a piece of work in a thread; what has begun is finished, also when the task is cancelled."""
@@ -213,15 +218,30 @@ class SQLiteStore(Database):
             _gates.set(gates := WeakKeyDictionary())
         return gates.get(self) or gates.setdefault(self, CapacityLimiter(1))
 
+    def _current(self) -> sqlite3.Connection:
+        # a file that was removed or replaced takes writes like any other, and nobody would ever see them
+        if self._connection is not None and self._file != _file(self._place):
+            self.drop()
+        return super()._current()
+
     def _open(self) -> sqlite3.Connection:
-        path = Path(self._path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        if not self._place.exists():
+            os.close(os.open(self._place, os.O_CREAT | os.O_RDWR, 0o600))
+        self._file = _file(self._place)
         return super()._open()
 
 
 _gates = RunVar[WeakKeyDictionary[Database, CapacityLimiter]]("gates of stores")
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return which file a path names now, if any."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_empty(say: Say) -> bool:
