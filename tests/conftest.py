@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.postgres import postgres  # noqa: F401  # a fixture for all
+
 FULL = os.environ.get("JIANMU_FULL") == "1"
 
 # No deadline: a loaded machine makes one example slow, and a law holds or not, whatever the time.

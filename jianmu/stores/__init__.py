@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jianmu.stores.memory import MemoryStore
+from jianmu.stores.postgres import PostgresStore
 from jianmu.stores.sqlite import SQLiteStore
 
-__all__ = ["MemoryStore", "SQLiteStore"]
+__all__ = ["MemoryStore", "PostgresStore", "SQLiteStore"]
