@@ -120,7 +120,7 @@ async def show(store: Checkpointer, thread_id: str, at: int | None) -> ThreadVie
         "inputs": [_loaded(row.body, thread_id) for row in _queued(stored) if number == last],
     }
     if number != last:
-        status = "running" if record.status == "new" else record.status
+        status = stored_point(stored).values.get("status", "running")
         known |= {"status": status, "waiting": [question.path for question in known["asked"]], "wake_at": None}
     return await info_of(store, stored.thread, ThreadView, **known)
 

@@ -131,8 +131,8 @@ async def info_of(store: Checkpointer, row: ThreadRow, kind: type[Info], **known
     }
     try:
         told = json.loads(row.record)
-        fields |= {name: told[name] for name in TOLD if name in told}
-        fields["usage"] = {name: told[name] for name in COUNTED if name in told}
+        fields |= {name: value for name, value in told.items() if name in TOLD}
+        fields["usage"] = {name: value for name, value in told.items() if name in COUNTED}
         fields["holder"] = row.holder and json.loads(row.holder)
         return kind.model_validate(fields | known)
     except ValidationError as error:

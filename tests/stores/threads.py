@@ -22,7 +22,9 @@ TREE = Row("tree", "tree1", text_of({"classes": ["Sequence", "Ask"], "nodes": [[
 FAR_TOO_MANY = 100_000
 
 
-def record(thread_id: str, request: Request = ASK, *, at: datetime = NOON, path: str = "root/ask", count: int = 0) -> Record:
+def record(
+    thread_id: str, request: Request = ASK, *, at: datetime = NOON, path: str = "root/ask", count: int = 0
+) -> Record:
     """Return a question of a thread's first run."""
     origin = Origin(thread_id, 1, path)
     question = Suspension(
@@ -37,12 +39,14 @@ def record(thread_id: str, request: Request = ASK, *, at: datetime = NOON, path:
         assignee=request.assignee,
         metadata=request.details,
     )
-    return Record(question=question, origin=origin, count=count, steps=request.steps, asked_at=at, private=request.private)
+    return Record(
+        question=question, origin=origin, count=count, steps=request.steps, asked_at=at, private=request.private
+    )
 
 
-def effect(thread_id: str, key: str = "pay", **fields: Any) -> Entry:
+def effect(thread_id: str, key: str = "pay", path: str = "root/ask", **fields: Any) -> Entry:
     """Return a journal entry of a thread's first run; without fields one that was begun."""
-    origin = Origin(thread_id, 1, "root/ask")
+    origin = Origin(thread_id, 1, path)
     usual = {"name": "pay", "arguments": "a", "state": "started", "attempts": 1}
     return Entry(origin=origin, key=key, idempotency_key=digest("idempotency", thread_id, key), **usual | fields)
 
