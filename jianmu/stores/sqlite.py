@@ -52,6 +52,7 @@ _CAUSES = {
     sqlite3.SQLITE_READONLY: _CLOSED,
     sqlite3.SQLITE_CANTOPEN: _CLOSED,
     sqlite3.SQLITE_PERM: _CLOSED,
+    sqlite3.SQLITE_MISMATCH: "a value cannot be kept: numbers have at most 64 bits, texts no lone surrogates",
     sqlite3.SQLITE_TOOBIG: "a text is too large: SQLite keeps up to 1 GB in one",
     sqlite3.SQLITE_CONSTRAINT: "a row with an id of the call is there already, in this thread or another",
 }
@@ -125,7 +126,7 @@ class Database(SQLStore):
         with self.lock:
             try:
                 return self._transact(self._current(), mode, work)
-            except (sqlite3.Error, OverflowError, UnicodeEncodeError, OSError) as error:
+            except (sqlite3.Error, OverflowError, UnicodeError, OSError) as error:
                 if _code(error) not in _HARMLESS:
                     self.drop()
                 raise _told(error, self._path) from error
@@ -286,10 +287,10 @@ def _told(error: Exception, path: str) -> StoreError:
     """Return an error of the database as one of jianmu's."""
     code = _code(error)
     if isinstance(error, OSError):
-        cause = _CAUSES[sqlite3.SQLITE_FULL] if error.errno == errno.ENOSPC else _CLOSED
-    elif code is None:
-        cause = "a value of the call cannot be kept: numbers have at most 64 bits, texts no lone surrogates"
-    else:
-        cause = _CAUSES.get(code, f"SQLite says {error}")
-    is_torn = code in _TORN or (code == sqlite3.SQLITE_ERROR and "no such" in str(error))
-    return (CorruptRecordError if is_torn else StoreError)(f"the store '{path}' cannot do this: {cause}")
+        code = sqlite3.SQLITE_FULL if error.errno == errno.ENOSPC else sqlite3.SQLITE_CANTOPEN
+    elif isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.ProgrammingError):
+        code = sqlite3.SQLITE_MISMATCH
+    elif code is None or (code == sqlite3.SQLITE_ERROR and "no such" in str(error)):
+        code = sqlite3.SQLITE_CORRUPT
+    cause = _CAUSES.get(code, f"SQLite says {error}")
+    return (CorruptRecordError if code in _TORN else StoreError)(f"the store '{path}' cannot do this: {cause}")
