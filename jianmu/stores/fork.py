@@ -116,8 +116,7 @@ def _told(point: Point, waiting: list[Record]) -> dict[str, Any]:
     """Return what is told of the thread in a list."""
     values = point.values
     paths = sorted({record.question.path for record in waiting})
-    usage = cast("dict[str, Any]", values.get("usage") or {})
-    return {"run": values.get("run", 0), "error": values.get("error"), "waiting": paths, **usage}
+    return {"waiting": paths} | {name: values[name] for name in ("run", "error", "usage") if name in values}
 
 
 def _wake_at(point: Point, waiting: list[Record], now: datetime) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any, cast  # Any: JSON
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.checkpoint import Checkpointer, QuestionRow, Row, Stored, check_thread_id
+from jianmu.engine.checkpoint import Checkpointer, QuestionRow, Stored, check_thread_id
 from jianmu.engine.journal import Entry, read_entries
 from jianmu.engine.point import run_record, stored_point
 from jianmu.engine.positions import whole
@@ -117,7 +117,7 @@ async def show(store: Checkpointer, thread_id: str, at: int | None) -> ThreadVie
         "position": _statuses(record.position),
         "asked": [record_of(row).question.model_copy(update={"status": "open"}) for row in asked],
         "unknown": [entry for entry in read_entries(record.journal) if entry.state in UNKNOWN],
-        "inputs": [_loaded(row.body, thread_id) for row in _queued(stored) if number == last],
+        "inputs": _queued(stored) if number == last else (),
     }
     if number != last:
         status = stored_point(stored).values.get("status", "running")
@@ -125,9 +125,10 @@ async def show(store: Checkpointer, thread_id: str, at: int | None) -> ThreadVie
     return await info_of(store, stored.thread, ThreadView, **known)
 
 
-def _queued(stored: Stored) -> list[Row]:
+def _queued(stored: Stored) -> list[JsonValue]:
     """Return the inputs that no transaction has applied yet."""
-    return [row for row in stored.rows if row.kind == "input" and row.came == 0]
+    bodies = [row.body for row in stored.rows if row.kind == "input" and row.came == 0]
+    return [_loaded(body, stored.thread.thread_id).get("input") for body in bodies]
 
 
 def _statuses(position: Any) -> dict[str, str]:
@@ -154,12 +155,12 @@ async def history(store: Checkpointer, thread_id: str, after: int, limit: int) -
     return tuple(found)
 
 
-def _loaded(text: str, thread_id: str) -> Any:
+def _loaded(text: str, thread_id: str) -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return dict[str, Any](json.loads(text))
+    except (ValueError, TypeError, RecursionError):
         pass
-    raise CorruptRecordError("a row of a thread is no JSON: it was changed by something else", thread_id=thread_id)
+    raise CorruptRecordError("a row of a thread is no JSON object: something else changed it", thread_id=thread_id)
 
 
 def _written(number: int, text: str, body: dict[str, Any], paths: Sequence[str], thread_id: str) -> Written:

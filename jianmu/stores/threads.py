@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, get_args  # Any: JSON
@@ -20,9 +19,8 @@ ASKING = ("running", "crashed", "suspended", "interrupted")
 """How a thread stands that may have an open question."""
 
 
-TOLD = ("run", "error", "waiting", "passes")
-COUNTED = tuple(counter.name for counter in dataclasses.fields(Usage))
-"""The keys of a thread's record: what is told of it, and what its run has used."""
+TOLD = ("run", "error", "waiting", "passes", "usage")
+"""What the record of a thread tells."""
 
 
 class ThreadInfo(BaseModel):
@@ -132,7 +130,6 @@ async def info_of(store: Checkpointer, row: ThreadRow, kind: type[Info], **known
     try:
         told = json.loads(row.record)
         fields |= {name: value for name, value in told.items() if name in TOLD}
-        fields["usage"] = {name: value for name, value in told.items() if name in COUNTED}
         fields["holder"] = row.holder and json.loads(row.holder)
         return kind.model_validate(fields | known)
     except ValidationError as error:

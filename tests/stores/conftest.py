@@ -1,17 +1,44 @@
-"""The stores that the tests of operations run on."""
+"""What tests of stores share: a place for a file, and other processes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from jianmu.stores import MemoryStore, SQLiteStore
+ROOT = Path(__file__).parents[2]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path) -> AsyncIterator[object]:
-    """One kind of store after the other, empty."""
-    async with MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "runs.db") as opened:
-        yield opened
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a store's file may be; it is not there yet."""
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a program in a process of its own, which talks by lines; what still runs after the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(program: str, *arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        with process:
+            process.kill()

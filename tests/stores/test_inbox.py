@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
+from jianmu.engine import decisions
 from jianmu.engine.answers import Approval
 from jianmu.engine.checkpoint import Sought
 from jianmu.engine.interaction import Answer, Request, default, escalate, fail
 from jianmu.engine.outside import settle, settle_record
-from jianmu.engine import decisions
 from jianmu.errors import (
     AlreadyAnsweredError,
     AmbiguousAnswerError,
@@ -26,7 +26,7 @@ from jianmu.errors import (
     WithdrawnError,
 )
 from jianmu.stores.base import Store
-from tests.stores.threads import DAY, NOON, finished, record, suspended
+from tests.stores.threads import DAY, NOON, idle, record, suspended
 
 pytestmark = pytest.mark.anyio
 LATER = NOON + timedelta(seconds=10)
@@ -48,8 +48,9 @@ async def test_the_inbox_of_a_thousand_threads_is_told_without_loading_one(
         at = NOON - 2 * DAY if number in (4, 20, 30) else NOON - timedelta(hours=2)
         id = f"asking {number}"
         await suspended(store, id, record(id, Request("Go on?", assignee=assignee), at=at))
-    for number in range(963):
-        await finished(store, f"thread {number}")
+    async with anyio.create_task_group() as group:
+        for number in range(963):
+            group.start_soon(idle, store, f"thread {number}")
 
     async def read(*_: object, **__: object) -> None:
         raise AssertionError("a thread was loaded")

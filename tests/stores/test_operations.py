@@ -44,7 +44,9 @@ async def test_a_list_tells_how_threads_stand(store: Store) -> None:
     async with held(store, "a", create=True) as lease:
         run = Run(store, lease)
         told = {"error": {"type": "ValueError", "text": "no", "path": "root/x"}, "waiting": ["root/ask"], "run": 3}
-        await run.begin(record=text_of({**told, "passes": 7, "ticks": 9, "seconds": 1.5, "new": 1}), wake_at=5.0)
+        await run.begin(
+            record=text_of({**told, "passes": 7, "usage": {"ticks": 9, "seconds": 1.5}, "new": 1}), wake_at=5.0
+        )
         first, second, third = await store.list()
         assert (first.thread_id, first.status, first.number) == ("a", "running", 1)
         assert (first.run, first.error, first.waiting, first.passes) == (3, told["error"], ("root/ask",), 7)
@@ -120,7 +122,7 @@ async def test_a_thread_is_shown_with_all_that_is_in_it(store: Store) -> None:
         await run.begin(rows=(Row("input", "first", '{"n":1}', 1),))
         await run.append("a", rows=(row(unknown, 2), row(lost, 2), row(done, 2)))
         await run.ask(asked)
-    await store.enqueue("t", Row("input", "second", '{"n":2}'), wake_at=0)
+    await store.enqueue("t", Row("input", "second", '{"input":{"n":2}}'), wake_at=0)
     view = await store.show("t")
     assert (view.status, view.number, view.run, view.questions, view.usage.ticks) == ("suspended", 3, 1, 1, 1)
     assert view.fields == {"log": ["a"], "n": 1}

@@ -72,7 +72,7 @@ class Run:
         """Write the next transaction."""
         self.number += 1
         told = {"time": NOON.timestamp() + self.number, "what": "pass", **(body or {})}
-        usual = {"status": "running", "record": text_of({"run": 1, "ticks": self.number}), "wake_at": None}
+        usual = {"status": "running", "record": text_of({"run": 1, "usage": {"ticks": self.number}}), "wake_at": None}
         step = Transaction(self.lease, self.number - 1, text_of(told), **usual | fields)
         assert await self.store.commit(step)
 
@@ -113,6 +113,12 @@ async def suspended(store: Store, thread_id: str, *asked: Record) -> tuple[Recor
         await run.begin()
         await run.ask(*asked)
     return asked
+
+
+async def idle(store: Store, thread_id: str) -> None:
+    """Make a thread of one transaction that waits for nothing."""
+    lease = await store.acquire(thread_id, "{}", 60, create=True)
+    assert await store.commit(Transaction(lease, 0, "{}", "finished", "{}", None, releases=True))
 
 
 async def finished(store: Store, thread_id: str) -> None:
