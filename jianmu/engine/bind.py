@@ -73,6 +73,8 @@ class Binder:
             self._adopt(node, path, manager)
         if node.children and (stopping(type(node)) == "custom" or kind_of(type(node)).inline is opaque):
             self.is_unruly = True
+        if not hasattr(node, "bound_children"):
+            node.bound_children = len(node.children)  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
         node.bound_to = self._run  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
 
     def _vacant(self, parent: Behaviour) -> Iterator[tuple[Behaviour, str]]:

@@ -53,8 +53,8 @@ class UtcClock(Protocol):
 class Desk(Protocol):
     """Where the questions of a thread are kept beside this process."""
 
-    async def settle(self, decided: Sequence[tuple[str, Decision]], *, by: str | None = None) -> Sequence[Change]:
-        """Carry out decisions, all or none, and have memory take over what came of them."""
+    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> Sequence[Record]:
+        """Carry out decisions, all or none, have memory take over what came of them, and return the records."""
         ...
 
     def note(self, deed: Deed, record: Record) -> None:
@@ -135,9 +135,9 @@ class InteractionController:
         """
         if self.desk is None:
             return self.answer_nowait(*answers)
-        decided = self._admitted(answers)
-        await self.desk.settle(decided)
-        return tuple(self._book.get(id) for id, _ in decided)
+        now = self._clock.utc()
+        found = [(answer.id or self._book.find(answer).id, answer) for answer in answers]
+        return tuple(await self.desk.settle([(id, admit(answer, now, self._door)) for id, answer in found]))
 
     def answer_nowait(self, *answers: Answer) -> tuple[Record, ...]:
         """Take answers from any thread, for a live run, which keeps them before it uses them."""
@@ -315,8 +315,7 @@ class InteractionController:
         found = [(self._book.find(answer).id, answer) for answer in answers]
         decided = [(id, admit(answer, now, self._door)) for id, answer in found]
         for id, decide in decided:
-            if self.desk is None or self._book.get(id).status == "open":
-                decide(self._book.get(id))
+            decide(self._book.get(id))
         return decided
 
     async def _decide(self, id: str | None, payload: JsonObject, by: str | None, *, is_bare: bool) -> Record:

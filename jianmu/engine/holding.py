@@ -22,7 +22,7 @@ from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
 from jianmu.engine.context import RunContext
-from jianmu.engine.decisions import Change, Decision, Deed, accept, step
+from jianmu.engine.decisions import Decision, Deed, accept, step
 from jianmu.engine.events import Saved
 from jianmu.engine.holders import this_process
 from jianmu.engine.inputs import Inputs, queued_row
@@ -251,19 +251,22 @@ class Holding:
 
     # What comes from outside
 
-    async def settle(self, decided: Sequence[tuple[str, Decision]], *, by: str | None = None) -> list[Change]:
+    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> list[Record]:
         """Carry out decisions about questions in the store, all or none, and take over what came of them.
 
         Raises:
             InteractionError: one was refused; nothing was changed.
         """
-        now = self._context.clock.utc()
+        now, ids = self._context.clock.utc(), [id for id, _ in decided]
         try:
-            changes = await self._call(outside.settle, self.store, decided, now=now, by=by, wake_at=now.timestamp())
+            changes = await self._call(outside.settle, self.store, decided, now=now, wake_at=now.timestamp())
         except BaseException:
-            await self._look_at([id for id, _ in decided])
+            await self._look_at(ids)
             raise
-        return self._context.interaction.take_over([change.record for change in changes])
+        found = {change.record.id: change.record for change in changes}
+        self._context.interaction.take_over(found.values())
+        found |= await self._look_at([id for id in ids if id not in found])
+        return [found[id] for id in ids]
 
     # Inputs
 
@@ -317,11 +320,13 @@ class Holding:
         with suppress(InteractionError):
             await self._call(outside.settle, self.store, decided, now=at, by=answer.by, wake_at=at.timestamp())
 
-    async def _look_at(self, ids: Sequence[str]) -> None:
-        """Take over how some questions stand in the store."""
-        if ids:
-            rows = await self._call(self.store.questions, Sought(ids=tuple(ids), status=None, limit=len(ids)))
-            self._context.interaction.take_over([record_of(row) for row in rows])
+    async def _look_at(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Take over how some questions stand in the store, and return them."""
+        sought = Sought(ids=tuple(ids), status=None, limit=len(ids))
+        rows = await self._call(self.store.questions, sought) if ids else []
+        found = {row.id: record_of(row) for row in rows}
+        self._context.interaction.take_over(found.values())
+        return found
 
     async def read_mail(self) -> None:
         """Take over what has come from outside: ends of open questions, and inputs."""

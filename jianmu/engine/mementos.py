@@ -15,7 +15,7 @@ import copy
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast  # Any: JSON, and stock nodes
 
 from py_trees import behaviours, composites, decorators, timers
@@ -26,11 +26,11 @@ from py_trees.decorators import Decorator
 from pydantic import JsonValue
 
 from jianmu.engine import passes
+from jianmu.engine.spots import GONE, NO_ALIASES, Saved, Spot, refuse, version_of
 from jianmu.engine.tree import paths
-from jianmu.errors import CorruptRecordError, TreeMismatchError
+from jianmu.errors import CorruptRecordError
 
 Position = dict[str, JsonValue]
-Today = dict[str, Behaviour]
 
 STOCK = tuple(module.__name__ for module in (behaviours, composites, decorators, timers))
 """The modules of py_trees whose classes keep nothing between ticks that is not written here."""
@@ -133,12 +133,6 @@ def dump_position(root: Behaviour) -> Position:
     return position
 
 
-def version_of(node: Behaviour) -> JsonValue:
-    """Return the version that a node's class declares, `version = 2`, or None."""
-    version: object = getattr(type(node), "version", None)
-    return version if isinstance(version, str | int) else None
-
-
 def keeps(node: Behaviour) -> bool:
     """Whether a node may keep something between ticks."""
     return hasattr(node, "memento") or isinstance(node, (*TIMED, decorators.ForEach)) or bool(_names(node))
@@ -179,6 +173,9 @@ def load_position(
     position: object,
     keeps: Callable[[Behaviour], bool] = lambda _: False,
     adopt: Callable[[Behaviour], None] | None = None,
+    *,
+    aliases: Mapping[str, str] = NO_ALIASES,
+    waiting: Collection[str] = (),
 ) -> None:
     """Put a tree to where another one stood; no callback is called.
 
@@ -187,26 +184,30 @@ def load_position(
         position: what `dump_position` returned; None: every node is made INVALID.
         keeps: whether a leaf that was RUNNING and has no memento stays so; others are INVALID, to be entered anew.
         adopt: called with each node before it is restored.
+        aliases: old paths and what they are called now.
+        waiting: the saved paths of nodes that have an open question or an unfinished effect.
 
     Raises:
         CorruptRecordError: it is no position.
-        TreeMismatchError: a node that was RUNNING is not in this tree, or a composite goes on at a child that
-            other children stand before now. If it names no node that is built at run time, nothing was changed.
+        TreeMismatchError: the tree does not fit it. If the error names no node that is built at run time, nothing
+            was changed.
     """
-    stored = None if position is None else _Stored(position)
-    if stored is not None:
-        stored.check(root)
-        _begin_after(stored.number)
+    saved = None if position is None else Saved(position, aliases, waiting)
+    if saved is not None:
+        refuse(saved.unfit(root))
+        _begin_after(saved.number)
     for node, path in paths(root):
         node.status = Status.INVALID
         if isinstance(node, Composite):
             node.current_child = None
         if adopt is not None:
             adopt(node)
-        if stored is not None and path in stored.spots:
-            stored.spots[path].apply(node, keeps)
-    if stored is not None:
-        stored.finish()
+        if saved is not None and path in saved.at:
+            _apply(saved.at[path], node, keeps)
+    if saved is not None:
+        refuse([(spot.was, GONE) for spot in saved.spots if spot.waits and spot.node is None])
+        for spot in saved.spots:
+            _go_on(spot)
 
 
 def _begin_after(number: int) -> None:
@@ -218,125 +219,37 @@ def _begin_after(number: int) -> None:
 def check_position(root: Behaviour, position: object) -> None:
     """Refuse a position that does not fit a tree, as `load_position` does; nothing is changed."""
     if position is not None:
-        _Stored(position).check(root)
+        refuse(Saved(position).unfit(root))
 
 
-class _Spot:
-    """What a position says of one node."""
-
-    def __init__(self, path: str, cls: str, above: _Spot | None, entry: dict[str, Any]) -> None:
-        self.path = path
-        self.cls = cls
-        self.above = above
-        self.below: list[_Spot] = []
-        self.upto: list[_Spot] = []
-        self.status = Status[entry.get("status", "INVALID")]
-        self.memento: JsonValue = entry.get("memento")
-        self.activation = int(entry["pass"]) if "pass" in entry else None
-        self.started = int(entry.get("started", -1))
-        self.node: Behaviour | None = None
-        self.is_dropped = False
-
-    def fits(self, today: Today) -> bool:
-        """Whether the node is there, or may be built when one above it is restored."""
-        if self.path in today:
-            return type(today[self.path]).__name__ == self.cls
-        above = self.above
-        while above is not None and above.path not in today:
-            above = above.above
-        return above is not None and hasattr(today[above.path], "restore")
-
-    def is_doubtful(self, today: Today) -> bool:
-        """Whether the node is one of same-named siblings and has others beside it than before."""
-        parent = None if self.above is None else today.get(self.above.path)
-        if self.above is None or parent is None or hasattr(parent, "restore"):
-            return False
-        second = f"{self.path[: self.path.rindex('[')] if self.path.endswith(']') else self.path}[2]"
-        before = [(each.path, each.cls) for each in self.above.below]
-        beside = [(path, type(node).__name__) for path, node in today.items() if node.parent is parent]
-        return second in dict(before + beside) and before != beside
-
-    def has_moved(self, today: Today) -> bool:
-        """Whether other children than before stand up to the one at which a composite with a memory goes on."""
-        node = today.get(self.path)
-        if node is None or (self.memento is None and not getattr(node, "memory", False)):
-            return False
-        return [today.get(each.path) for each in self.upto] != node.children[: len(self.upto)]
-
-    def apply(self, node: Behaviour, keeps: Callable[[Behaviour], bool]) -> None:
-        """Put the node to where it stood; if it starts over, so does all that is below."""
-        self.node = node
-        self.is_dropped = self.above is not None and self.above.is_dropped
-        if self.is_dropped:
-            return
-        if self.memento is not None:
-            try:
-                restore(node, self.memento)
-            except (TypeError, ValueError, LookupError, AttributeError) as error:
-                text = f"what node '{self.path}' has kept cannot be read ({type(error).__name__})"
-                raise CorruptRecordError(text) from error
-        elif self.status is Status.RUNNING:
-            is_kept = not isinstance(node, decorators.ForEach) if node.children else is_known(node) or keeps(node)
-            self.is_dropped = not is_kept
-        node.status = Status.INVALID if self.is_dropped else self.status
-        if self.activation is not None:
-            vars(node).update(activation=self.activation, async_started=self.started)
-
-    def go_on(self) -> None:
-        """Tell a composite its current child, now that all nodes are there."""
-        node, current = self.node, self.upto[-1].node if self.upto else None
-        if isinstance(node, Composite) and current is not None and current in node.children:
-            index = node.children.index(current)
-            node.current_child = current
-            vars(node).update(jianmu_parked=(index, node.children[index - 1] if index else None))
-
-
-class _Stored:
-    """A position that is being loaded."""
-
-    def __init__(self, position: object) -> None:
+def _apply(spot: Spot, node: Behaviour, keeps: Callable[[Behaviour], bool]) -> None:
+    """Put a node to where it stood; if it starts over, so does all that is below."""
+    is_running = spot.status is Status.RUNNING
+    spot.is_dropped = spot.above is not None and spot.above.is_dropped
+    if is_running and type(node).__name__ != spot.cls:
+        spot.is_dropped = True
+        return
+    spot.node = node
+    if spot.is_dropped:
+        return
+    if spot.memento is not None:
         try:
-            data = cast("dict[str, Any]", position)
-            self.number = int(data["pass"])
-            self.spots = _spots(data["paths"], data["classes"], data["nodes"])
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptRecordError("the position of a tree cannot be read: paths and nodes do not fit") from error
-        self.running = [spot for spot in self.spots.values() if spot.status is Status.RUNNING]
-
-    def check(self, root: Behaviour) -> None:
-        """Refuse a tree that does not fit."""
-        today = {path: node for node, path in paths(root)}
-        wrong = [spot for spot in self.running if not spot.fits(today) or spot.is_doubtful(today)]
-        _refuse(wrong + [spot for spot in self.running if spot not in wrong and spot.has_moved(today)])
-
-    def finish(self) -> None:
-        """Refuse a tree in which what was to be built is not there, and let composites go on."""
-        _refuse([spot for spot in self.running if spot.node is None])
-        for spot in self.spots.values():
-            spot.go_on()
+            restore(node, spot.memento)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            text = f"what node '{spot.path}' has kept cannot be read ({type(error).__name__})"
+            raise CorruptRecordError(text) from error
+    elif is_running:
+        is_kept = not isinstance(node, decorators.ForEach) if node.children else is_known(node) or keeps(node)
+        spot.is_dropped = not is_kept
+    node.status = Status.INVALID if spot.is_dropped else spot.status
+    if spot.activation is not None:
+        vars(node).update(activation=spot.activation, async_started=spot.started)
 
 
-def _spots(names: list[str], classes: list[str], entries: dict[str, dict[str, Any]]) -> dict[str, _Spot]:
-    """Return what a position says of each path."""
-    spots: list[_Spot] = []
-    line: list[_Spot] = []
-    for number, (path, cls) in enumerate(zip(names, classes, strict=True)):
-        while line and not path.startswith(f"{line[-1].path}/"):
-            line.pop()
-        spots.append(_Spot(path, cls, line[-1] if line else None, entries.get(str(number), {})))
-        if line:
-            line[-1].below.append(spots[-1])
-        line.append(spots[-1])
-    for number, entry in entries.items():
-        spot = spots[int(number)]
-        current: int | None = entry.get("child")
-        if current is not None:
-            spot.upto = spot.below[: spot.below.index(spots[current]) + 1]
-    return {spot.path: spot for spot in spots}
-
-
-def _refuse(wrong: list[_Spot]) -> None:
-    if wrong:
-        named = ", ".join(f"'{spot.path}'" for spot in wrong)
-        text = f"the saved position does not fit this tree at {named}: load it with the tree that it was saved with"
-        raise TreeMismatchError(text, path=wrong[0].path)
+def _go_on(spot: Spot) -> None:
+    """Tell a composite its current child, now that all nodes are there."""
+    node, current = spot.node, spot.upto[-1].node if spot.upto else None
+    if isinstance(node, Composite) and current is not None and current in node.children:
+        index = node.children.index(current)
+        node.current_child = current
+        vars(node).update(jianmu_parked=(index, node.children[index - 1] if index else None))

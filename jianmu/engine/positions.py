@@ -24,8 +24,9 @@ from pydantic import JsonValue
 from jianmu.engine import passes
 from jianmu.engine.answers import json_text
 from jianmu.engine.interactive import InteractiveNode
-from jianmu.engine.mementos import TIMED, Position, entry_of, keeps, memento_of, version_of
+from jianmu.engine.mementos import TIMED, Position, entry_of, keeps, memento_of
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.spots import version_of
 from jianmu.engine.tree import path_of, segments
 from jianmu.errors import CorruptRecordError, RunError
 
