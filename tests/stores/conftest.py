@@ -1,14 +1,18 @@
-"""What tests of stores share: a place for a file, and other processes."""
+"""What tests of stores share: a place for a file, an open store of each kind, and other processes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from jianmu.stores import MemoryStore, PostgresStore, SQLiteStore
+from jianmu.stores.base import Store
+from tests.postgres import Server
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -18,6 +22,20 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def place(tmp_path: Path) -> Path:
     """Where a store's file may be; it is not there yet."""
     return tmp_path / "store.db"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def store(
+    request: pytest.FixtureRequest, anyio_backend: str, place: Path, postgres: Server
+) -> AsyncIterator[Store]:
+    """One kind of store after the other, empty."""
+    kinds = {
+        "memory": MemoryStore,
+        "sqlite": lambda: SQLiteStore(place),
+        "postgres": lambda: PostgresStore(postgres.dsn, schema=request.getfixturevalue("schema")),
+    }
+    async with kinds[request.param]() as opened:
+        yield opened
 
 
 @pytest.fixture
