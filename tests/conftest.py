@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres import postgres  # noqa: F401  # a fixture for all
+from tests.postgres import postgres, schema  # noqa: F401  # fixtures for all
 
 FULL = os.environ.get("JIANMU_FULL") == "1"
 

@@ -98,6 +98,7 @@ class PostgresStore(SQLStore):
         """Close the connections; the next use opens others."""
         with CancelScope(shield=True):
             await self._in_thread(self._connections.close)
+        self._is_ready = False
 
     async def _in_thread(self, attempt: Callable[[], T]) -> T:
         """Do a piece of work in a thread, of which there are as many as connections, whatever others use up."""

@@ -1,4 +1,4 @@
-"""PostgresStore on a real server, which is stopped and started under it."""
+"""PostgresStore keeps the promises of all stores."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("name", STORE_CHECKS)
-async def test_a_store_keeps_its_promises(postgres: Server, name: str) -> None:
+async def test_a_store_keeps_its_promises(postgres: Server, schema: str, name: str) -> None:
     """Each promise of check_store is kept, on both backends; the test's name says which."""
-    await check_store(lambda schema: PostgresStore(postgres.dsn, schema=schema), only=[name])
+    names: set[str] = set()
+
+    def store(data: str) -> PostgresStore:
+        names.add(data)
+        assert len(names) == 1
+        return PostgresStore(postgres.dsn, schema=schema)
+
+    await check_store(store, only=[name])
