@@ -193,15 +193,15 @@ def branch(*children: Behaviour, memory: bool = True) -> Behaviour:
 @pytest.mark.parametrize(
     ("today", "named"),
     [
-        (lambda: branch(Leaf("a"), Leaf("other", R)), "s/b"),
-        (lambda: branch(Leaf("a"), Quiet("b")), "s/b"),
+        (lambda: branch(Leaf("a"), Leaf("other", R)), "s"),
+        (lambda: branch(Leaf("a"), Quiet("b")), "s"),
         (lambda: branch(Leaf("new"), Leaf("a"), Leaf("b", R)), "s"),
         (lambda: branch(Leaf("b", R)), "s"),
         (lambda: Selector("s", memory=True, children=[Leaf("a"), Leaf("b", R)]), "s"),
     ],
 )
 def test_a_tree_that_does_not_fit_is_refused(today: Any, named: str) -> None:
-    """A RUNNING node that is gone or of another class, or other children up to the current one: nothing is changed."""
+    """A branch with a memory of another class, or other children up to the one at which it goes on: nothing changes."""
     position = at(World("w"), branch(Leaf("a"), Leaf("b", R), Leaf("c")), 1)
     fresh = today()
     for node in descend(fresh):
