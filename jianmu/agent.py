@@ -31,7 +31,7 @@ from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
 from jianmu.engine.tree import path_of
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import RunError, SetupError, UnknownThreadError
 from jianmu.nodes.subagent import SubAgent
 
 S = TypeVar("S", bound=BaseModel)
@@ -151,6 +151,21 @@ class Agent(Generic[S]):
         return self._session.thread_id
 
     @property
+    def store(self) -> Checkpointer | None:
+        """Where threads are kept."""
+        return None if self._session.holding is None else self._session.holding.store
+
+    def attach(self, store: Checkpointer) -> None:
+        """Keep threads in a store from now on, as `Agent(store=...)` does from the beginning.
+
+        Raises:
+            SetupError: the agent has a store, or has begun a thread without one.
+        """
+        if self.store is not None or self.thread_id is not None:
+            raise SetupError("attach() comes before the first call, and once: build an agent for each store")
+        self._session.attach(store)
+
+    @property
     def interaction(self) -> InteractionController:
         """The questions of the current thread, and the way to answer them."""
         return self._context.interaction
@@ -221,6 +236,8 @@ class Agent(Generic[S]):
         given = Call.of({"thread_id": thread_id, **call})
         with self._calls.claimed("recover()"):
             async with self._session.taken(thread_id, create=False):
+                if self._session.standing == "new":
+                    raise UnknownThreadError("there is no thread to go on with: run(input) begins one")
                 return self._calls.outcome(await self._calls.go_on(given))
 
     def halt(self, reason: str | None = None) -> None:

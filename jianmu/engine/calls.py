@@ -169,15 +169,15 @@ class Calls(Generic[S]):
         await holding.read_mail()
         return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
 
-    async def go_on(self, call: Call) -> End:
-        """Go on with the run of the current thread, until it suspends again or ends; the agent is claimed.
+    async def go_on(self, call: Call, *, until_suspend: bool = True) -> End:
+        """Go on with the run of the current thread, until it ends or, if wanted, suspends; the agent is claimed.
 
         Of a run that has ended it returns how it ended, and runs nothing, unless an input waits for its turn.
         """
         if self._session.standing in UNFINISHED:
-            return await self._drive(partial(self._begin_again, call), until_suspend=True)
+            return await self._drive(partial(self._begin_again, call), until_suspend)
         if self._has_queued():
-            return await self._drive(partial(self._begin_queued, call), until_suspend=True)
+            return await self._drive(partial(self._begin_queued, call), until_suspend)
         return End(self._session.result)
 
     async def _begin_again(self, call: Call) -> None:
@@ -236,8 +236,9 @@ class Calls(Generic[S]):
         saved: list[bool] = []
 
         async def save() -> None:
-            self._session.settle(standing, end.error or end.limit)
-            saved.append(self._is_refused or await self._save_end(end))
+            if not self._is_refused:
+                self._session.settle(standing, end.error or end.limit)
+                saved.append(await self._save_end(end))
 
         async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
             stack.callback(lambda: self._tell_end(end) if saved != [False] else None)

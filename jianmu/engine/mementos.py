@@ -15,7 +15,7 @@ import copy
 import itertools
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, cast  # Any: JSON, and stock nodes
 
 from py_trees import behaviours, composites, decorators, timers
@@ -26,7 +26,7 @@ from py_trees.decorators import Decorator
 from pydantic import JsonValue
 
 from jianmu.engine import passes
-from jianmu.engine.spots import GONE, NO_ALIASES, Saved, Spot, refuse, version_of
+from jianmu.engine.spots import GONE, Saved, Spot, refuse, version_of
 from jianmu.engine.tree import paths
 from jianmu.errors import CorruptRecordError
 
@@ -174,7 +174,6 @@ def load_position(
     keeps: Callable[[Behaviour], bool] = lambda _: False,
     adopt: Callable[[Behaviour], None] | None = None,
     *,
-    aliases: Mapping[str, str] = NO_ALIASES,
     waiting: Collection[str] = (),
 ) -> None:
     """Put a tree to where another one stood; no callback is called.
@@ -184,15 +183,14 @@ def load_position(
         position: what `dump_position` returned; None: every node is made INVALID.
         keeps: whether a leaf that was RUNNING and has no memento stays so; others are INVALID, to be entered anew.
         adopt: called with each node before it is restored.
-        aliases: old paths and what they are called now.
-        waiting: the saved paths of nodes that have an open question or an unfinished effect.
+        waiting: the paths of nodes that have an open question or an unfinished effect.
 
     Raises:
         CorruptRecordError: it is no position.
         TreeMismatchError: the tree does not fit it. If the error names no node that is built at run time, nothing
             was changed.
     """
-    saved = None if position is None else Saved(position, aliases, waiting)
+    saved = None if position is None else Saved(position, waiting)
     if saved is not None:
         refuse(saved.unfit(root))
         _begin_after(saved.number)

@@ -20,15 +20,13 @@ from jianmu.engine.checkpoint import Checkpointer, Lease, Move, QuestionRow, Sou
 from jianmu.engine.decisions import Change, Decision, deed
 from jianmu.engine.holders import this_process
 from jianmu.engine.lease import SECONDS
-from jianmu.engine.questionrows import ENDED, move_of, record_of
+from jianmu.engine.questionrows import move_of, record_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
 from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
 
 TRIES = 100
 """How often a step is decided anew; each lost race is a change of the question, and it has few of them."""
-
-UNSOUND = "the store refuses each step of a question, though nothing forbids it: is the store itself sound?"
 
 
 async def settle(
@@ -61,24 +59,7 @@ async def settle(
         changes, moves = _weighed(rows, decided, now, by)
         if not moves or await store.move(moves, wake_at=wake_at):
             return changes
-    raise StoreError(UNSOUND)
-
-
-async def settle_record(store: Checkpointer, record: Record) -> None:
-    """Have the store take the end of a question that its run has taken already, unless another end came first.
-
-    A question that is not in the store yet comes there with its end.
-    """
-    at = 0.0 if record.ended_at is None else record.ended_at.timestamp()
-    for _ in range(TRIES):
-        rows = await store.questions(Sought((record.id,), status="open"))
-        if not rows:
-            return
-        before = record_of(rows[0])
-        after = before.ended(record.status, **{name: getattr(record, name) for name in ENDED})
-        if await store.move([move_of(before, after, now=None)], wake_at=at):
-            return
-    raise StoreError(UNSOUND, thread_id=record.origin.thread_id)
+    raise StoreError("the store refuses each step of a question, though nothing forbids it: is the store itself sound?")
 
 
 def admit(answer: Answer, now: datetime, door: Callable[[Record], Door] | None = None) -> Decision:

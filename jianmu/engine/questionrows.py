@@ -64,7 +64,7 @@ def record_of(row: QuestionRow) -> Record:
             "asked_at": instant(row.asked_at),
             "taken": row.taken,
             "unused": row.unused,
-            "consumed_at": None if row.consumed is None else instant(row.asked_at),
+            "consumed_at": None if row.consumed is None or row.unused else instant(row.asked_at),
         }
         return Record.model_validate(found | (json.loads(row.ended) if row.ended else {}))
     except ValidationError as error:

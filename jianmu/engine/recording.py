@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -79,7 +80,15 @@ class StateStream:
         self.is_whole = True
         self._deltas = deque[tuple[int, str]]()
         manager.attach_store_check()
-        manager.recorders = (*manager.recorders, self._record)
+        mine = weakref.WeakMethod(self._record)
+
+        def record(change: StateChange) -> None:
+            note = mine()
+            if note is not None:
+                note(change)
+
+        manager.recorders = (*manager.recorders, record)
+        weakref.finalize(self, _take_out, manager, record)
 
     def _record(self, change: StateChange) -> None:
         """Note a commit; called inside of it."""
@@ -120,6 +129,11 @@ class StateStream:
         """Forget all: the state was replaced by what is in the log, or by one that is to be written whole."""
         self._deltas.clear()
         self.size, self.is_whole = 0, is_whole
+
+
+def _take_out(manager: StateManager[Any], record: Callable[[StateChange], None]) -> None:
+    """Record a state no more: nobody takes its deltas."""
+    manager.recorders = tuple(each for each in manager.recorders if each is not record)
 
 
 class Recording:

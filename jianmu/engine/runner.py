@@ -133,7 +133,6 @@ class ReactiveRunner(Generic[S]):
         self._mark = 0.0
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
-        state_manager.recorders = (*state_manager.recorders, self.record)
         self._unsubscribe: Callable[[], None] | None = None
 
     # Waking
@@ -332,9 +331,11 @@ class ReactiveRunner(Generic[S]):
         manager.is_running = is_at_work
         if is_at_work and self._unsubscribe is None:
             self._unsubscribe = manager.subscribe(self.on_change)
+            manager.recorders = (*manager.recorders, self.record)
         elif self._unsubscribe is not None and not is_at_work:
             self._unsubscribe()
             self._unsubscribe = None
+            manager.recorders = tuple(each for each in manager.recorders if each != self.record)
 
     async def park(self, end: End) -> None:
         """Bring the tree to rest after a run that has ended: halt what must be, await every cleanup."""

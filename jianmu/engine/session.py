@@ -67,12 +67,18 @@ class Session(Generic[S]):
         self.holding: Holding | None = None
         self.keeps_lease = False
         self.is_at_work = False
+        self._keeping = keeping
         self._version = keeping.version
         self._aliases = keeping.aliases or {}
         self._is_loaded = False
         if keeping.store is not None:
-            self.holding = runner.log = runner.context.interaction.desk = self._hold(keeping.store, keeping)
-            runner.context.sync = self._sync
+            self.attach(keeping.store)
+
+    def attach(self, store: Checkpointer) -> None:
+        """Keep threads in a store from now on."""
+        runner = self.runner
+        self.holding = runner.log = runner.context.interaction.desk = self._hold(store, self._keeping)
+        runner.context.sync = self._sync
 
     def _hold(self, store: Checkpointer, keeping: Keeping) -> Holding:
         runner = self.runner
@@ -120,6 +126,9 @@ class Session(Generic[S]):
             ThreadBusyError: somebody else holds it.
             UnknownThreadError: there is none, and `create` is False.
         """
+        if thread_id is None and self.thread_id is None and not create:
+            yield
+            return
         wanted = self._wanted(thread_id)
         if self.holding is None:
             await self._take_in_memory(wanted, create=create)

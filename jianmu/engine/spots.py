@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, cast  # Any: JSON
 
 from py_trees.behaviour import Behaviour
@@ -25,7 +24,6 @@ from jianmu.errors import CorruptRecordError, TreeMismatchError
 Misfit = tuple[str, str]
 """The path of a node as it was saved, and why it does not fit."""
 
-NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 GONE = "it is not there"
 MOVED = "other children than before stand up to the one at which it goes on"
 
@@ -36,6 +34,16 @@ def renamed(path: str, aliases: Mapping[str, str]) -> str:
         if path == old or path.startswith(f"{old}/"):
             return aliases[old] + path[len(old) :]
     return path
+
+
+def rename_position(position: JsonValue, aliases: Mapping[str, str]) -> JsonValue:
+    """Return a position with today's names for its paths; how they lay and what was named by itself is kept beside."""
+    names = position.get("paths") if isinstance(position, dict) else None
+    if not aliases or not isinstance(position, dict) or not isinstance(names, list):
+        return position
+    was = position.get("was", names)
+    mapped: list[JsonValue] = [name for name in aliases if name in names]
+    return {**position, "paths": [renamed(str(name), aliases) for name in names], "was": was, "mapped": mapped}
 
 
 def may_build(node: Behaviour) -> bool:
@@ -91,22 +99,19 @@ class Saved:
     """A position as it was saved.
 
     Args:
-        position: what `dump_position` returned.
-        aliases: old paths and what they are called now.
-        waiting: the saved paths of nodes that have an open question or an unfinished effect.
+        position: what `dump_position` returned, renamed or not.
+        waiting: the paths of nodes that have an open question or an unfinished effect.
 
     Raises:
         CorruptRecordError: it is no position.
     """
 
-    def __init__(
-        self, position: object, aliases: Mapping[str, str] = NO_ALIASES, waiting: Collection[str] = ()
-    ) -> None:
-        self._aliases = aliases
+    def __init__(self, position: object, waiting: Collection[str] = ()) -> None:
         try:
             data = cast("dict[str, Any]", position)
             self.number = int(data["pass"])
-            self.spots = _spots(data["paths"], data["classes"], data["nodes"], aliases)
+            self.spots = _spots(data.get("was", data["paths"]), data["paths"], data["classes"], data["nodes"])
+            self._mapped = {*data.get("mapped", ())}
             for number, version in data.get("versions", {}).items():
                 self.spots[int(number)].version = version
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -115,7 +120,7 @@ class Saved:
         self._twice: set[str] = set()
         for spot in self.spots:
             keeps = spot.status is Status.RUNNING and (spot.memento is not None or bool(spot.upto))
-            spot.waits = keeps or spot.was in waiting
+            spot.waits = keeps or spot.was in waiting or spot.path in waiting
             if self.at.setdefault(spot.path, spot) is not spot:
                 self._twice.add(spot.path)
 
@@ -145,7 +150,7 @@ class Saved:
             return f"its class has the version {version_of(node)}, and had {spot.version}"
         if spot.path in self._twice:
             return "another node is called so too"
-        doubtful = next((one for one in spot.line if one.was not in self._aliases and today.is_doubtful(one)), None)
+        doubtful = next((one for one in spot.line if one.was not in self._mapped and today.is_doubtful(one)), None)
         if doubtful is not None:
             return f"'{doubtful.was}' has same-named siblings, and others beside it than before"
         new = next((above for above in today.line(node) if isinstance(today.nodes[above], Composite)), None)
@@ -191,16 +196,14 @@ class _Today:
         return (path for path in line if path is not None and path not in self._saved.at)
 
 
-def _spots(
-    names: list[str], classes: list[str], entries: dict[str, dict[str, Any]], aliases: Mapping[str, str]
-) -> list[Spot]:
+def _spots(names: list[str], today: list[str], classes: list[str], entries: dict[str, dict[str, Any]]) -> list[Spot]:
     """Return what a position says of each node, in tree order."""
     spots: list[Spot] = []
     line: list[Spot] = []
-    for number, (name, cls) in enumerate(zip(names, classes, strict=True)):
+    for number, (name, path, cls) in enumerate(zip(names, today, classes, strict=True)):
         while line and not name.startswith(f"{line[-1].was}/"):
             line.pop()
-        spot = Spot(name, renamed(name, aliases), cls, line[-1] if line else None, entries.get(str(number), {}))
+        spot = Spot(name, path, cls, line[-1] if line else None, entries.get(str(number), {}))
         spots.append(spot)
         if line:
             line[-1].below.append(spot)

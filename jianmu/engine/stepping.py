@@ -106,4 +106,4 @@ class Stepper:
 
     def _rest(self) -> None:
         """Move to where the next call may start."""
-        self._runner.go("suspend" if self._runner.context.interaction.pending else "pause")
+        self._runner.go("suspend" if self._runner.context.interaction.all_open() else "pause")
