@@ -227,8 +227,13 @@ class Agent(Generic[S]):
                 await self.interaction.answer(said)
                 return self._calls.outcome(await self._calls.go_on(given))
 
-    async def recover(self, thread_id: str | None = None, **call: Any) -> Outcome:
+    async def recover(self, thread_id: str | None = None, *, until_suspend: bool = True, **call: Any) -> Outcome:
         """Go on with an unfinished thread as it is; of a finished one return how it stands and run nothing.
+
+        Args:
+            thread_id: the thread; None: the current one.
+            until_suspend: whether to return at a question; else it is waited for, as in `run`.
+            call: `deps`, `limits` for this call.
 
         Raises:
             UnknownThreadError: there is no such thread.
@@ -238,7 +243,7 @@ class Agent(Generic[S]):
             async with self._session.taken(thread_id, create=False):
                 if self._session.standing == "new":
                     raise UnknownThreadError("there is no thread to go on with: run(input) begins one")
-                return self._calls.outcome(await self._calls.go_on(given))
+                return self._calls.outcome(await self._calls.go_on(given, until_suspend=until_suspend))
 
     def halt(self, reason: str | None = None) -> None:
         """End the run that is on; it returns INVALID. Safe from any task and thread."""
