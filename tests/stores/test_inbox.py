@@ -8,12 +8,15 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
+from py_trees.common import Status
 
+from jianmu.agent import Agent
 from jianmu.engine import decisions
 from jianmu.engine.answers import Approval
 from jianmu.engine.checkpoint import Sought
-from jianmu.engine.interaction import Answer, Request, default, escalate, fail
-from jianmu.engine.outside import settle, settle_record
+from jianmu.engine.interaction import Answer, Request, escalate, fail
+from jianmu.engine.outside import settle
 from jianmu.errors import (
     AlreadyAnsweredError,
     AmbiguousAnswerError,
@@ -26,6 +29,7 @@ from jianmu.errors import (
     WithdrawnError,
 )
 from jianmu.stores.base import Store
+from tests.cases.people import Desk, ask, seq
 from tests.stores.threads import DAY, NOON, idle, record, suspended
 
 pytestmark = pytest.mark.anyio
@@ -386,17 +390,31 @@ async def test_only_the_questions_of_one_thread_count_where_one_is_named(store: 
     assert (change.deed, change.record.why) == ("withdrawn", "over")
 
 
-async def test_an_end_that_a_run_has_taken_gives_way_to_one_in_the_store(store: Store) -> None:
-    """What was answered in memory is written to an open question, also a claimed one; an end in the store stays."""
-    request = Request("Go on?", answer=str, expires=[default("no", after=60)])
-    asked = record("t", request)
-    await suspended(store, "t", asked)
-    await store.inbox.claim(asked.id, "ann", now=NOON)
-    taken = asked.ended("answered", answer=Answer(asked.id, "yes"), ended_at=LATER, source="person")
-    await settle_record(store, taken)
-    other = asked.ended("withdrawn", ended_at=LATER, source="person", why="over")
-    await settle_record(store, other)
-    with pytest.raises(AlreadyAnsweredError) as refused:
-        await store.inbox.answer(Answer(asked.id, "later"), now=LATER)
-    assert refused.value.record.answer == Answer(asked.id, "yes")
-    await settle_record(store, record("unsaved").ended("withdrawn", ended_at=LATER))
+async def test_a_live_run_is_answered_from_the_inbox(store: Store) -> None:
+    """A run that waits finds the answer that came to the store, and goes on; the thread was held all the time."""
+    with anyio.fail_after(60):
+        agent = Agent(seq("main", ask("sure", bool)), Desk, store=store, poll_answers=0.01)
+        ends: list[Status] = []
+
+        async def run() -> None:
+            ends.append(await agent.run(thread_id="t"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            while not (found := await store.inbox.pending()):
+                await checkpoint()
+            await store.inbox.answer(Answer(found[0].id, True, by="ann"))
+        assert (ends, agent.state.values) == ([Status.SUCCESS], {"sure": True})
+
+
+async def test_a_claim_in_the_inbox_holds_for_a_live_agent(store: Store) -> None:
+    """Who has the agent at hand cannot answer what somebody has claimed; the one who has claimed it can."""
+    with anyio.fail_after(60):
+        agent = Agent(seq("main", ask("sure", bool)), Desk, store=store)
+        await agent.run_until_suspend(thread_id="t")
+        (found,) = await store.inbox.pending()
+        await store.inbox.claim(found.id, "ann")
+        for by in ("bob", None):
+            with pytest.raises(ClaimedError):
+                await agent.resume(True, by=by)
+        assert (await agent.resume(True, by="ann")).status is Status.SUCCESS

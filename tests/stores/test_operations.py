@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
 
+from jianmu.agent import Agent
 from jianmu.engine.checkpoint import Row, Sought
 from jianmu.engine.interaction import Answer, Request, default, escalate, fail
 from jianmu.engine.journal import Entry
@@ -18,6 +22,7 @@ from jianmu.engine.questionrows import text_of
 from jianmu.errors import CorruptRecordError, StoreError, ThreadBusyError, UnknownThreadError
 from jianmu.stores import SQLiteStore
 from jianmu.stores.base import Store
+from tests.cases.people import Desk, Talk
 from tests.stores.threads import NOON, Run, effect, finished, picture, record, row, suspended
 
 pytestmark = pytest.mark.anyio
@@ -412,6 +417,44 @@ async def test_an_effect_of_a_thread_that_runs_is_not_settled(store: Store) -> N
     with pytest.raises(UnknownThreadError):
         await store.settle("nobody", "pay", happened=True)
     assert [one.status for one in await store.list()] == ["crashed"]
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_a_run_goes_on_with_what_was_settled(store: Store, happened: bool) -> None:
+    """What has happened is not called again, and its result is used; else it is called under the same key."""
+    keys: list[str] = []
+
+    def build() -> Behaviour:
+        async def act(node: Any) -> None:
+            async def pay() -> int:
+                keys.append(node.context.idempotency_key)
+                if len(keys) == 1:
+                    begun.set()
+                    await anyio.sleep_forever()
+                return len(keys)
+
+            node.merge_dict("values", {"pay": await node.once("pay", pay, on_unknown="fail", result=int)})
+
+        return Talk("act", act)
+
+    with anyio.fail_after(60):
+        begun = anyio.Event()
+        agent = Agent(build(), Desk, store=store)
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(agent.run, thread_id="t"))
+            await begun.wait()
+            with pytest.raises(ThreadBusyError):
+                await store.settle("t", "pay", happened=happened)
+            agent.halt()
+        (entry,) = (await store.show("t")).unknown
+        assert (entry.key, entry.state, entry.idempotency_key) == ("pay", "unknown", keys[0])
+        await store.settle("t", entry.id, happened=happened, result=7 if happened else None)
+        assert await store.due() == ["t"]
+        again = Agent(build(), Desk, store=store)
+        assert (await again.recover("t")).status is Status.SUCCESS
+    assert again.state.values == {"pay": 7 if happened else 2}
+    assert keys == keys[:1] * (1 if happened else 2)
+    assert (await store.show("t")).unknown == ()
 
 
 async def test_bad_input_is_refused_before_anything(store: Store) -> None:
