@@ -17,6 +17,7 @@ from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
 from jianmu.engine.limits import Limits, Usage
 from jianmu.engine.log import log
 from jianmu.engine.ports import MISSING, Binding, Port
+from jianmu.engine.shapes import refuse_other
 from jianmu.engine.state import StateManager
 from jianmu.engine.suspend import Suspended
 from jianmu.engine.ticker import Ticker
@@ -93,14 +94,18 @@ class NodeContext:
 
     Attributes:
         path: the node's path.
+        asked_here: the questions that the node has asked in this process.
+        is_read_only: whether the node is only looked at.
     """
 
-    __slots__ = ("_bindings", "_ports", "activity", "manager", "node", "path", "run")
+    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "is_read_only", "manager", "node", "path", "run")
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
         self.manager = manager
         self.activity: Activity | None = None
+        self.asked_here = set[str]()
+        self.is_read_only = False
         self.path = path
         self.node = node
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
@@ -158,6 +163,8 @@ class NodeContext:
 
     def _note_write(self, fields: Mapping[str, Any] | tuple[str, ...]) -> None:
         """Remember a write that must not be repeated; refuse one of a condition."""
+        if self.is_read_only:
+            raise RunError(f"node '{self.path}' may not write while it is only looked at", path=self.path)
         activity = self.activity
         if activity is None or activity.live is None:
             return
@@ -202,6 +209,7 @@ class NodeContext:
 
         Raises:
             NotAnsweredError: declined, cancelled, expired or withdrawn.
+            TreeMismatchError: the question was asked before a load, by a program that asked for something else.
         """
         activity, live = self._asking()
         interaction = self.run.interaction
@@ -210,6 +218,9 @@ class NodeContext:
         record = interaction.latest(origin, key)
         if record is None or (record.refusal is not None and record.consumed_at and record.id not in activity.asked):
             record = interaction.ask(origin, request, self.manager.get(), key=key)
+            self.asked_here.add(record.id)
+        if record.id not in self.asked_here:
+            refuse_other(record.question, request, self.path)
         activity.asked.add(record.id)
         if record.status == "open":
             live.has_asked = True

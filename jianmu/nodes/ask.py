@@ -50,6 +50,11 @@ class Asking(InteractiveNode):
         port = Port("into", True, Any if isinstance(kind, dict) else kind, None)
         give_ports(self, {"into": port}, {} if into is None else {"into": into})
 
+    @property
+    def known_request(self) -> Request | None:
+        """What the node always asks."""
+        return self._request
+
     def request(self) -> Request:
         """Return what is asked."""
         return self._request
@@ -98,6 +103,11 @@ class Choose(Asking):
             self.request()
             kind = Union[tuple(type(option) for option in options)]  # noqa: UP007  # built at run time
         self._write_into(into, kind)
+
+    @property
+    def known_request(self) -> Request | None:
+        """What the node always asks, unless the options follow the state."""
+        return None if self._options.is_function else self.request()
 
     def request(self) -> Request:
         """Return what is asked, with the options as they are now."""
@@ -186,6 +196,11 @@ class Approve(Wrapper, InteractiveNode):
             self._is_approved = True
         yield self.decorated
         return self.update()
+
+    @property
+    def known_request(self) -> Request | None:
+        """What the node always asks."""
+        return self._request
 
     def request(self) -> Request:
         """Return what is asked."""

@@ -143,6 +143,7 @@ class Option:
 
     def __init__(self, node: Any, name: str, given: Any, shape: Shape, *, is_function: bool = False) -> None:
         self._node, self._given, self._shape, self._call = node, given, shape, call_of(node, name)
+        self.is_function = callable(given)
         if is_function or callable(given):
             plain(node, name, given)
         elif not shape[0](given):
