@@ -10,9 +10,8 @@ from uuid import uuid4
 import anyio
 
 from jianmu.testing import store_ids, store_leases, store_log, store_mail, store_questions, store_races
-from jianmu.testing.store_scene import Factory, Size, Trial
+from jianmu.testing.store_scene import PATIENCE, Factory, Size, Trial
 
-PATIENCE = 60.0
 Check = Callable[[Any], Awaitable[None]]
 
 

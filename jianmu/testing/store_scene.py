@@ -6,7 +6,6 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import sha256
 from itertools import count, cycle
 from threading import Barrier
@@ -24,6 +23,7 @@ Work = Callable[[Checkpointer], Awaitable[object]]
 
 NOON = 1_700_000_000.125
 LONG = 600.0
+PATIENCE = 60.0
 FAR_TOO_MANY = 100_000
 _holders = count(1)
 
@@ -195,13 +195,19 @@ class Trial:
         barrier = Barrier(len(works), timeout=30)
 
         async def work_alone(work: Work) -> None:
-            async with self.open() as store:
-                await store.mail("opened")
-                barrier.wait()
-                found.append(await outcome(work(store)))
+            with anyio.fail_after(PATIENCE):
+                async with self.open() as store:
+                    await store.mail("opened")
+                    barrier.wait()
+                    found.append(await outcome(work(store)))
+
+        async def in_a_thread(work: Work, loop: str) -> None:
+            def run() -> None:
+                anyio.run(work_alone, work, backend=loop)
+
+            await to_thread.run_sync(run, abandon_on_cancel=True)
 
         async with anyio.create_task_group() as group:
             for work, loop in zip(works, cycle(anyio.get_available_backends()), strict=False):
-                in_its_loop = partial(anyio.run, work_alone, work, backend=loop)
-                group.start_soon(to_thread.run_sync, in_its_loop)  # pyright: ignore[reportArgumentType]  # generic
+                group.start_soon(in_a_thread, work, loop)
         return found

@@ -27,7 +27,7 @@ def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., objec
         yield kept.setdefault(name, MemoryStore())
 
     async def size(name: str) -> int:
-        return sum(path.stat().st_size for path in tmp_path.glob(f"{name}.db*"))
+        return (tmp_path / f"{name}.db").stat().st_size
 
     def in_a_file(name: str) -> SQLiteStore:
         return SQLiteStore(tmp_path / f"{name}.db")

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint, current_token
 
-from jianmu.engine.checkpoint import Row, Sought
+from jianmu.engine.checkpoint import Lease, Row, Sought
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import MemoryStore
 from jianmu.testing.store_scene import NOON
@@ -45,6 +45,13 @@ def broken_store(name: str) -> type[MemoryStore]:
 
 
 # The log
+
+
+@broken("close", finds="data_outlives_its_store")
+async def forgets_all_when_closed(store, real):
+    await real()
+    for thread in await store.threads():
+        await store.delete(thread.thread_id)
 
 
 @broken("commit", finds="another_number_changes_nothing")
@@ -130,6 +137,13 @@ async def marks_the_source_of_a_fork(store, real, thread_id, holder, seconds, *,
     return await real(thread_id, holder, seconds, create=create)
 
 
+@broken("delete", finds="a_fork_needs_nothing_of_its_source")
+async def deletes_the_snapshot_that_a_fork_shares(store, real, thread_id):
+    base = await store.row("fork", "base", "b")
+    await store.trim("fork", replace(base, body="null"))
+    return await real(thread_id)
+
+
 # Leases
 
 
@@ -149,7 +163,7 @@ async def takes_leases_by_force(store, real, thread_id, holder, seconds, *, crea
     try:
         return await real(thread_id, holder, seconds, create=create)
     except ThreadBusyError:
-        return await real(thread_id, holder, 0, create=create)
+        return Lease(thread_id, 1_000_000, 1, 0)
 
 
 @broken("acquire", finds="a_thread_is_made_only_if_asked_for")
@@ -161,6 +175,16 @@ async def makes_every_thread(store, real, thread_id, holder, seconds, *, create=
 async def shows_unborn_threads(store, real, thread_id, holder, seconds, *, create=False):
     lease = await real(thread_id, holder, seconds, create=create)
     store.mail = lambda thread_id: checkpoint()
+    return lease
+
+
+@broken("acquire", finds="an_unborn_thread_can_be_taken_over")
+async def fences_only_what_was_born(store, real, thread_id, holder, seconds, *, create=False):
+    lease = await real(thread_id, holder, seconds, create=create)
+    if "commit" not in vars(store):
+        inner = store.commit
+        store.commit = lambda step: inner(step if step.expected else replace(step, lease=store.lease))
+    store.lease = lease
     return lease
 
 
@@ -219,6 +243,11 @@ async def rounds_the_due_time(store, real, thread_id):
 
 
 # What comes from outside
+
+
+@broken("mail", finds="mail_counts_what_came")
+async def only_knows_whether_there_is_mail(store, real, thread_id):
+    return min(await real(thread_id), 1)
 
 
 @broken("claim", finds="a_claim_keeps_others_off")
@@ -305,7 +334,9 @@ async def lets_everybody_answer(store, real, moves, *, wake_at):
 
 @broken("move", finds="claims_bind_only_people")
 async def holds_deadlines_off(store, real, moves, *, wake_at):
-    return await real([replace(move, by=move.by or "deadline", now=move.now or NOON) for move in moves], wake_at=wake_at)
+    return await real(
+        [replace(move, by=move.by or "deadline", now=move.now or NOON) for move in moves], wake_at=wake_at
+    )
 
 
 @broken("commit", finds="a_delivery_is_written_once")
@@ -420,10 +451,94 @@ async def looks_and_then_releases(store, real, step):
     return await real(replace(step, seen=None))
 
 
-@broken("commit", finds="a_cancelled_call_leaves_the_store_at_work")
-async def keeps_its_lock_when_cancelled(store, real, step):
+@broken("move", finds="one_of_racing_answers_wins_across_threads")
+async def looks_and_then_moves_in_a_thread(store, real, moves, *, wake_at):
+    return await _meet_and_move(store, real, moves, wake_at, 7)
+
+
+@broken("move", finds="moves_and_commits_do_not_block")
+async def looks_and_then_moves_two(store, real, moves, *, wake_at):
+    return await _meet_and_move(store, real, moves, wake_at, 2)
+
+
+async def _meet_and_move(store, real, moves, wake_at, parties):
+    vars(store).setdefault("barrier", Barrier(parties, timeout=5))
+    found = await store.questions(Sought(ids=tuple(move.id for move in moves)))
+    store.barrier.wait()
+    await real(moves, wake_at=wake_at)
+    return len(found) == len(moves)
+
+
+@broken("acquire", finds="one_of_several_writers_gets_the_lease")
+async def looks_and_then_takes(store, real, thread_id, holder, seconds, *, create=False):
+    vars(store).setdefault("barrier", Barrier(6, timeout=5))
+    before = await store.thread(thread_id)
+    if before is None:
+        return await real(thread_id, holder, seconds, create=create)
+    store.barrier.wait()
+    return Lease(thread_id, before.fence + 1, before.number, before.mail)
+
+
+@broken("commit", finds="one_of_several_transactions_is_written")
+async def drops_what_comes_late(store, real, step):
+    try:
+        return await real(step)
+    except StoreError:
+        return True
+
+
+@broken("enqueue", finds="one_of_racing_inputs_is_queued")
+async def looks_and_then_queues(store, real, thread_id, row, *, wake_at):
+    vars(store).setdefault("barrier", Barrier(6, timeout=5))
+    found = await store.row(thread_id, "input", row.id)
+    store.barrier.wait()
+    await real(thread_id, row, wake_at=wake_at)
+    return found is None
+
+
+@broken("read", finds="a_read_is_of_one_moment")
+async def reads_one_after_the_other(store, real, thread_id, *, at=None):
+    first = await real(thread_id, at=at)
+    second = await real(thread_id, at=at)
+    while first.thread.number == second.thread.number:
+        await checkpoint()
+        second = await real(thread_id, at=at)
+    return replace(first, questions=second.questions)
+
+
+@broken("commit", finds="a_cancelled_transaction_is_whole_or_nothing")
+async def writes_in_two_steps(store, real, step):
+    done = await real(replace(step, rows=()))
+    for _ in range(3):
+        await checkpoint()
+    for row in step.rows:
+        await store.enqueue(step.lease.thread_id, row, wake_at=NOON)
+    return done
+
+
+@broken("enqueue", finds="a_cancelled_call_leaves_the_store_at_work")
+async def keeps_its_lock_when_cancelled(store, real, thread_id, row, *, wake_at):
     vars(store).setdefault("gate", anyio.Semaphore(1))
+    await store.gate.acquire()
+    await checkpoint()
+    done = await real(thread_id, row, wake_at=wake_at)
+    store.gate.release()
+    return done
+
+
+@broken("commit", finds="tasks_share_a_store")
+async def refuses_a_second_task(store, real, step):
+    if vars(store).get("is_busy"):
+        raise StoreError("a cursor is in use")
+    store.is_busy = True
+    await checkpoint()
+    store.is_busy = False
     return await real(step)
+
+
+@broken("commit", finds="numbers_grow_by_one")
+async def hangs(store, real, step):
+    await anyio.sleep_forever()
 
 
 @broken("commit", finds="works_on_one_loop_after_another")

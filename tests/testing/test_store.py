@@ -16,6 +16,7 @@ from jianmu.testing.store_scene import Factory
 from tests.testing.broken import BROKEN, broken_store
 
 pytestmark = pytest.mark.anyio
+GROWTH = {"a_transaction_stays_small", "stored_bytes_are_bounded"}
 
 
 def same_under_a_name(make: type[MemoryStore]) -> Factory:
@@ -52,8 +53,7 @@ async def test_every_check_of_one_store_is_made() -> None:
 
     await check_store(factory)
     checked = [name.rpartition("_")[0] for name in dict.fromkeys(names)]
-    growth = {"a_transaction_stays_small", "stored_bytes_are_bounded"}
-    assert checked == [name for name in STORE_CHECKS if name not in growth]
+    assert checked == [name for name in STORE_CHECKS if name not in GROWTH]
     assert all(name.replace("_", "").isalnum() and name.islower() and len(name) <= 60 for name in names)
 
 
@@ -61,6 +61,13 @@ async def test_a_broken_store_stops_at_the_first_promise() -> None:
     """The whole of check_store ends with the first promise that was broken."""
     with pytest.raises(AssertionError, match=r"^A lease that has run out holds nothing"):
         await check_store(same_under_a_name(broken_store("forgets_the_fence")))
+
+
+async def test_stores_that_do_not_share_their_data_are_found() -> None:
+    """A factory that gives other data each time is found, also where two are open at the same time."""
+    for name, text in (("data_outlives_its_store", "opened again"), ("two_stores_are_one", "see each other's work")):
+        with pytest.raises(AssertionError, match=text):
+            await check_store(lambda _: MemoryStore(), only=[name])
 
 
 async def test_a_store_that_grows_is_found() -> None:
@@ -80,7 +87,7 @@ async def test_a_store_that_grows_is_found() -> None:
 async def test_a_store_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that does not end breaks its promise too."""
     monkeypatch.setattr(checking, "PATIENCE", 0)
-    with pytest.raises(AssertionError, match="Each transaction has the next number.*TimeoutError"):
+    with pytest.raises(AssertionError, match=r"Each transaction has the next number.*TimeoutError"):
         await check_store(same_under_a_name(broken_store("hangs")), only=["numbers_grow_by_one"])
 
 
@@ -88,7 +95,5 @@ def test_every_check_has_a_promise_and_a_fault() -> None:
     """Each check says its promise in one sentence, and there is a broken store that it finds."""
     promises = {name: inspect.getdoc(check) or "" for name, check in STORE_CHECKS.items()}
     assert {name: text for name, text in promises.items() if not text.endswith(".") or "\n" in text} == {}
-    assert set(STORE_CHECKS) - {finds for _, finds, _ in BROKEN.values()} - {
-        "a_transaction_stays_small",
-        "stored_bytes_are_bounded",
-    } == set()
+    found = {finds for _, finds, _ in BROKEN.values()} | GROWTH | {"two_stores_are_one"}
+    assert set(STORE_CHECKS) - found == set()
