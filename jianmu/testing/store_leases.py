@@ -121,14 +121,19 @@ async def fences_never_repeat(trial: Trial) -> None:
     for _ in range(2):
         async with trial.open() as one, trial.open() as two:
             for store in (one, two, one):
-                for thread_id in ("a", "b", "a"):
-                    writer = await take(store, thread_id)
-                    found.append(writer.lease.fence)
-                    await writer.end()
-                demand(await store.delete("a"), "a thread that nobody holds was not deleted")
-                found.append((unborn := await take(store, "c")).lease.fence)
-                await store.release(unborn.lease)
+                found += await _fences(store)
     demand(found == sorted(set(found)), f"the fences were {found}")
+
+
+async def _fences(store: Checkpointer) -> list[int]:
+    """Return the fences of leases of threads that are there, that are deleted, and that are never born."""
+    writers = [await take(store, "c")]
+    await store.release(writers[0].lease)
+    for thread_id in ("a", "b", "a"):
+        writers.append(await take(store, thread_id))
+        await writers[-1].end()
+    demand(await store.delete("a"), "a thread that nobody holds was not deleted")
+    return [writer.lease.fence for writer in writers]
 
 
 async def a_lease_is_renewed_from_a_thread(store: Checkpointer) -> None:
