@@ -222,6 +222,8 @@ class Calls(Generic[S]):
                 if self._session.holding is not None and self._runner.tasks.group is not None:
                     self._session.holding.start(self._runner.tasks.group)
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
+                if self._session.holding is not None and is_outside:
+                    self._session.holding.rest()
             if end.error is not None:
                 raise end.error
         finally:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
 
 import anyio
@@ -22,7 +23,7 @@ from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
 from jianmu.engine.context import RunContext
-from jianmu.engine.decisions import Decision, Deed, accept, step
+from jianmu.engine.decisions import Change, Decision, Deed, accept, step
 from jianmu.engine.events import Saved
 from jianmu.engine.holders import this_process
 from jianmu.engine.inputs import Inputs, queued_row
@@ -258,8 +259,10 @@ class Holding:
             InteractionError: one was refused; nothing was changed.
         """
         now, ids = self._context.clock.utc(), [id for id, _ in decided]
+        is_open = {record.id: record for record in self._context.interaction.all_open()}
+        expected = [is_open[id] for id in ids] if is_open.keys() >= set(ids) else []
         try:
-            changes = await self._call(outside.settle, self.store, decided, now=now, wake_at=now.timestamp())
+            changes = await self._settle(decided, now, expected)
         except BaseException:
             await self._look_at(ids)
             raise
@@ -267,6 +270,16 @@ class Holding:
         self._context.interaction.take_over(found.values())
         found |= await self._look_at([id for id in ids if id not in found])
         return [found[id] for id in ids]
+
+    async def _settle(
+        self, decided: Sequence[tuple[str, Decision]], now: datetime, expected: Sequence[Record] = ()
+    ) -> list[Change]:
+        """Carry out decisions in the store; the mail that this makes needs no reading."""
+        wake_at = now.timestamp()
+        changes = await self._call(outside.settle, self.store, decided, now=now, wake_at=wake_at, expected=expected)
+        if any(change.record.origin.thread_id == self._thread_id for change in changes):
+            self._seen += 1
+        return changes
 
     # Inputs
 
@@ -318,7 +331,7 @@ class Holding:
         assert at is not None
         decided = [(record.id, accept(answer, at))]
         with suppress(InteractionError):
-            await self._call(outside.settle, self.store, decided, now=at, by=answer.by, wake_at=at.timestamp())
+            await self._settle(decided, at)
 
     async def _look_at(self, ids: Sequence[str]) -> dict[str, Record]:
         """Take over how some questions stand in the store, and return them."""
@@ -388,10 +401,15 @@ class Holding:
                 if self.level == "async":
                     group.start_soon(self._write_behind)
 
+    def rest(self) -> None:
+        """Write behind no more, and look for no mail: the run has come to its end."""
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
+
     def _end_work(self) -> None:
         """Give the lease up, in memory."""
         if self._keeper is not None:
             self._keeper.stop()
-        if self._work is not None:
-            self._work.cancel()
-        self._lease = self._keeper = self._work = None
+        self.rest()
+        self._lease = self._keeper = None

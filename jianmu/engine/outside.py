@@ -20,7 +20,7 @@ from jianmu.engine.checkpoint import Checkpointer, Lease, Move, QuestionRow, Sou
 from jianmu.engine.decisions import Change, Decision, deed
 from jianmu.engine.holders import this_process
 from jianmu.engine.lease import SECONDS
-from jianmu.engine.questionrows import move_of, record_of
+from jianmu.engine.questionrows import move_of, record_of, row_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
 from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
@@ -37,6 +37,7 @@ async def settle(
     wake_at: float,
     by: str | None = None,
     thread_id: str | None = None,
+    expected: Sequence[Record] = (),
 ) -> list[Change]:
     """Carry out all these decisions or, when one raises, none; what was changed is durable when this returns.
 
@@ -47,6 +48,7 @@ async def settle(
         wake_at: when their threads are due.
         by: who withdraws, where somebody else's claim refuses it; an answer says itself who gives it.
         thread_id: the thread whose questions they are; None: of any.
+        expected: all these questions as the caller knows them, open: it is tried with them before the store is read.
 
     Raises:
         UnknownSuspensionError: one of them is not there.
@@ -54,8 +56,9 @@ async def settle(
         JianmuError: whatever a decision raises.
     """
     ids = tuple(dict.fromkeys(id for id, _ in decided))
+    known = {record.id: row_of(record, came=0) for record in expected}
     for _ in range(TRIES):
-        rows = await _rows(store, ids, thread_id)
+        rows, known = known or await _rows(store, ids, thread_id), {}
         changes, moves = _weighed(rows, decided, now, by)
         if not moves or await store.move(moves, wake_at=wake_at):
             return changes
