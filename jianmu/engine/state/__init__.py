@@ -22,6 +22,7 @@ from jianmu.engine.state.markers import (
 )
 from jianmu.engine.state.runtime import WRITER
 from jianmu.engine.state.schema import Schema, StateField
+from jianmu.engine.state.versions import migration
 
 __all__ = [
     "WRITER",
@@ -42,6 +43,7 @@ __all__ = [
     "fold",
     "keep_first",
     "merge_map",
+    "migration",
     "ordered_union",
     "same_or_error",
     "upsert",
