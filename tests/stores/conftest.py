@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,11 +54,12 @@ def start() -> Iterator[Start]:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            start_new_session=True,
         )
         started.append(process)
         return process
 
     yield run
     for process in started:
-        with process:
-            process.kill()
+        with process, suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its children too
