@@ -69,11 +69,11 @@ class Written(BaseModel):
     size: int
 
 
-def check_number(at: object) -> int | None:
-    """Return a log number, if it is one; None is the last one."""
-    if at is None or (isinstance(at, int) and not isinstance(at, bool) and at > 0):
-        return at
-    raise StoreError("at is the number of a transaction, from 1 up")
+def check_number(number: object, least: int = 1) -> int:
+    """Return the number of a transaction, if it is one."""
+    if isinstance(number, int) and not isinstance(number, bool) and number >= least:
+        return number
+    raise StoreError(f"the number of a transaction is a whole number from {least} up")
 
 
 async def stored_at(store: Checkpointer, thread_id: str, at: int | None) -> Stored:
@@ -83,7 +83,7 @@ async def stored_at(store: Checkpointer, thread_id: str, at: int | None) -> Stor
         UnknownThreadError: there is no such thread.
         StoreError: the log does not have that number.
     """
-    stored = await store.read(check_thread_id(thread_id), at=check_number(at))
+    stored = await store.read(check_thread_id(thread_id), at=None if at is None else check_number(at))
     if stored is None:
         raise UnknownThreadError(f"there is no thread '{thread_id}' in the store", thread_id=thread_id)
     return stored
@@ -139,7 +139,7 @@ def _statuses(position: Any) -> dict[str, str]:
 
 async def history(store: Checkpointer, thread_id: str, after: int, limit: int) -> tuple[Written, ...]:
     """Return what the transactions after a number did, the oldest first."""
-    log = await store.log(check_thread_id(thread_id), after=after, limit=page_of(limit))
+    log = await store.log(check_thread_id(thread_id), after=check_number(after, 0), limit=page_of(limit))
     if not log and await store.thread(thread_id) is None:
         raise UnknownThreadError(f"there is no thread '{thread_id}' in the store", thread_id=thread_id)
     tree = stored_point(await stored_at(store, thread_id, log[0][0])).tree if log else None

@@ -138,8 +138,9 @@ class Inbox:
             ClaimedError: somebody else has claimed it.
             InteractionError: it is not open.
         """
-        now, until = present(now), present(now).timestamp() + _seconds(seconds)
-        done = await self._store.claim(id, _name(by), until, now=now.timestamp())
+        now = present(now)
+        until = now.timestamp() + _seconds(seconds)
+        done = await self._store.claim(_id(id), _name(by), until, now=now.timestamp())
         row = await self._row(id)
         decisions.refuse_if_ended(_public(record_of(row)), now)
         if not done or row.claimed_by != by:
@@ -154,7 +155,7 @@ class Inbox:
             UnknownSuspensionError: there is no such question.
         """
         now = present(now)
-        if await self._store.claim(id, _name(by), None, now=now.timestamp()):
+        if await self._store.claim(_id(id), _name(by), None, now=now.timestamp()):
             return
         row = await self._row(id)
         if row.status == "open" and is_claimed(row, now, by):
@@ -201,7 +202,7 @@ class Inbox:
             InteractionError: it is not open, or somebody else has claimed it; nothing was changed.
         """
         now = present(now)
-        return (await self._settled([(id, decisions.withdraw(now, reason))], now, by))[0]
+        return (await self._settled([(_id(id), decisions.withdraw(now, reason))], now, by))[0]
 
     async def _decide(
         self, id: str | None, payload: JsonObject, by: str | None, now: datetime | None, *, is_bare: bool
@@ -287,6 +288,10 @@ async def _all(store: Checkpointer, sought: Sought) -> list[QuestionRow]:
         page = await store.questions(replace(sought, after=(page[-1].asked_at, page[-1].id)))
         found = [*found, *page]
     return found
+
+
+def _id(id: str) -> str:
+    return Answer(id).id or ""
 
 
 def _name(by: str) -> str:

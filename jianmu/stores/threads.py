@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args  # Any: JSON
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from jianmu.engine.checkpoint import Checkpointer, Sought, ThreadRow
+from jianmu.engine.checkpoint import Checkpointer, Sought, ThreadRow, check_thread_id
 from jianmu.engine.limits import Usage
 from jianmu.engine.questionrows import instant
 from jianmu.errors import CorruptRecordError, StoreError
@@ -92,7 +92,7 @@ async def list_threads(
     """Return how threads stand, in the order of their ids, those after the id `after`."""
     if status is not None and status not in get_args(ThreadStatus):
         raise StoreError(f"status is one of {', '.join(get_args(ThreadStatus))}")
-    limit = page_of(limit)
+    limit, after = page_of(limit), None if after is None else check_thread_id(after)
     kept = "running" if status == "crashed" else status
     found: list[ThreadRow] = []
     is_more = True

@@ -383,6 +383,28 @@ async def test_questions_outlive_a_prune_after_every_pass(store: Store) -> None:
     assert len(charged) == 1
 
 
+async def test_a_thread_pruned_at_any_number_comes_to_the_same_end(store: Store) -> None:
+    """Whatever was removed before its question, the thread goes on with the answers, and charges once."""
+    answers = {"inside": "a", "leaf": "b", "approve": True}
+    at = last = 1
+    while at <= last:
+        charged: list[str] = []
+
+        def build(charged: list[str] = charged) -> Behaviour:
+            return charge_and_ask(charged)
+
+        with anyio.fail_after(60):
+            await Agent(build(), Desk, store=store, durability="sync").run_until_suspend(thread_id="t")
+        last = (await store.show("t")).number
+        await store.prune("t", at)
+        wanted = {"status": SUCCESS, "pay": "paid", "inside": "a", "leaf": "b"}
+        assert await ended(store, build, "t", **answers) == wanted
+        assert len(charged) == 1
+        await store.delete("t")
+        at += 1
+    assert last > 3
+
+
 async def test_a_deleted_source_leaves_its_fork_and_its_namesakes(store: Store) -> None:
     """K31: of `a` nothing is left; `ab` and the fork of `a` load and go on."""
 

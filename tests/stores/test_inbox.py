@@ -371,6 +371,10 @@ async def test_bad_input_is_refused_before_anything(store: Store) -> None:
     for call in bad:
         with pytest.raises(StoreError):
             await call
+    number: Any = 5
+    for call in (inbox.claim(number, "ann"), inbox.release(number, "ann"), inbox.withdraw(number)):
+        with pytest.raises(InvalidAnswerError, match="id is a text"):
+            await call
     not_answers: Any = {"id": id, "payload": "yes"}
     with pytest.raises(InvalidAnswerError, match=r"Answer\(id, payload\)"):
         await inbox.answer(not_answers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -332,6 +333,22 @@ async def test_a_sweep_looks_at_all_pages(store: Store) -> None:
     assert sorted(moved) == sorted(one.id for one in asked)
 
 
+async def test_a_question_that_went_meanwhile_stops_no_sweep(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is deleted between the look and the step is passed over, and the others are swept."""
+    request = Request("Go on?", expires=[fail(after=1)])
+    for id in ("a", "b"):
+        await suspended(store, id, record(id, request))
+    questions = store.questions
+
+    async def deleting(sought: Sought) -> Any:
+        found = await questions(sought)
+        await store.delete("a")
+        return found
+
+    monkeypatch.setattr(store, "questions", deleting)
+    assert [one.thread_id for one in await store.sweep(LATER)] == ["b"]
+
+
 async def test_a_question_that_cannot_be_read_stops_no_sweep(tmp_path: Path, anyio_backend: str) -> None:
     """The others are swept; the one that was changed by hand stays as it is."""
     request = Request("Go on?", expires=[fail(after=1)])
@@ -408,6 +425,55 @@ async def test_a_result_that_is_no_json_is_refused_before_anything(store: Store)
     assert await picture(store, "t") == before
 
 
+async def cut(store: Store, monkeypatch: pytest.MonkeyPatch, step: int, call: Callable[[], Any]) -> bool:
+    """Make a call that is cancelled before its step with this number; return whether it has one."""
+    left = [step]
+    with monkeypatch.context() as patch, anyio.CancelScope() as scope:
+        for name in ("acquire", "read", "commit", "release"):
+            patch.setattr(store, name, partial(_counted, getattr(store, name), left, scope))
+        await call()
+    return left[0] < 0
+
+
+async def _counted(
+    primitive: Callable[..., Any], left: list[int], scope: anyio.CancelScope, *args: Any, **kw: Any
+) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        scope.cancel()
+    return await primitive(*args, **kw)
+
+
+async def test_a_settlement_that_is_cancelled_was_carried_out_or_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled at each of its steps, it leaves the effect as it was or settled, and holds no thread."""
+    await with_effects(store, *(effect("t", f"{step}") for step in range(9)))
+    with anyio.fail_after(60):
+        step = 0
+        while await cut(store, monkeypatch, step, partial(store.settle, "t", f"{step}", happened=True)):
+            view = await store.show("t")
+            assert len(view.unknown) + view.number == 9 + 2
+            async with held(store, "t"):
+                step += 1
+    assert step == 4
+
+
+async def test_a_fork_that_is_cancelled_was_made_or_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled at each of its steps, it leaves a whole thread or none, and its id is free or nobody's to hold."""
+    await suspended(store, "t")
+    with anyio.fail_after(60):
+        step = 0
+        while await cut(store, monkeypatch, step, partial(store.fork, "t", "fork")):
+            is_made = await store.thread("fork") is not None
+            assert await store.inbox.count(thread_id="fork") == is_made
+            async with held(store, "fork", create=True) as lease:
+                assert lease.number == is_made
+            await store.delete("fork")
+            step += 1
+    assert step == 4
+
+
 async def test_an_effect_of_a_thread_that_runs_is_not_settled(store: Store) -> None:
     """Who holds the thread knows better; nothing is changed."""
     await with_effects(store, effect("t"))
@@ -465,7 +531,10 @@ async def test_bad_input_is_refused_before_anything(store: Store) -> None:
         store.list("sleeping"),
         store.list(limit=0),
         store.list(limit=True),
+        store.list(after=""),
         store.history("t", limit=-1),
+        store.history("t", after=-1),
+        store.history("t", after="1"),  # pyright: ignore[reportArgumentType]  # a user's mistake
         store.sweep(naive),
         store.sweep("now"),  # pyright: ignore[reportArgumentType]  # a user's mistake
         store.settle("t", "pay", happened=True, now=naive),
