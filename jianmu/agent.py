@@ -30,6 +30,7 @@ from jianmu.engine.runner import Options, ReactiveRunner
 from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
+from jianmu.engine.thread import Build
 from jianmu.engine.tree import path_of
 from jianmu.errors import RunError, SetupError, UnknownThreadError
 from jianmu.nodes.subagent import SubAgent
@@ -57,6 +58,8 @@ class Agent(Generic[S]):
         human: asked under `run()`: an async function of the question that returns the payload.
         aliases: old paths of nodes and what they are called now, for threads saved before.
         version: the version of the schema, stored with each thread.
+        build: makes the tree for a state, where the tree is edited at run time: called when a thread is loaded that
+            today's tree does not fit.
         poll_answers: seconds between two looks for answers from other processes.
         max_block: seconds that the event loop may stand still before the thread's lease is let go.
         durability: when passes are saved: each before its nodes start ("sync"), behind the run ("async"), or only
@@ -86,6 +89,7 @@ class Agent(Generic[S]):
         human: Human | None = None,
         aliases: Mapping[str, str] | None = None,
         version: int | None = None,
+        build: Build | None = None,
         poll_answers: float = 0.5,
         max_block: float = 60.0,
         durability: Level = "async",
@@ -111,7 +115,7 @@ class Agent(Generic[S]):
         self.runner: ReactiveRunner[S] = ReactiveRunner(top, self.state_manager, self._context, options)
         self.tree = self.runner.tree
         _take_over(given, self.tree, visitors)
-        keeping = Keeping(store, version, aliases, durability, poll_answers, max_block)
+        keeping = Keeping(store, version, aliases, durability, poll_answers, max_block, build)
         self._session: Session[S] = Session(self.runner, keeping)
         self._resources = Resources(top, setup or {})
         defaults = Call(deps=deps, limits=limits, on_new_input=on_new_input)
@@ -227,12 +231,15 @@ class Agent(Generic[S]):
                 await self.interaction.answer(said)
                 return self._calls.outcome(await self._calls.go_on(given))
 
-    async def recover(self, thread_id: str | None = None, *, until_suspend: bool = True, **call: Any) -> Outcome:
+    async def recover(
+        self, thread_id: str | None = None, *, until_suspend: bool = True, wait: bool = False, **call: Any
+    ) -> Outcome:
         """Go on with an unfinished thread as it is; of a finished one return how it stands and run nothing.
 
         Args:
             thread_id: the thread; None: the current one.
             until_suspend: whether to return at a question; else it is waited for, as in `run`.
+            wait: whether another holder of the thread is waited for.
             call: `deps`, `limits` for this call.
 
         Raises:
@@ -240,7 +247,7 @@ class Agent(Generic[S]):
         """
         given = Call.of({"thread_id": thread_id, **call})
         with self._calls.claimed("recover()"):
-            async with self._session.taken(thread_id, create=False):
+            async with self._session.taken(thread_id, create=False, waits=wait):
                 if self._session.standing == "new":
                     raise UnknownThreadError("there is no thread to go on with: run(input) begins one")
                 return self._calls.outcome(await self._calls.go_on(given, until_suspend=until_suspend))

@@ -25,8 +25,9 @@ from jianmu.engine.outcome import Outcome, waiting_outcome
 from jianmu.engine.phases import Phase
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import End, ReactiveRunner
-from jianmu.engine.session import UNFINISHED, Session
+from jianmu.engine.session import Session
 from jianmu.engine.stepping import Stepper
+from jianmu.engine.thread import UNFINISHED
 from jianmu.engine.tree import path_of
 from jianmu.engine.wake import Wake
 from jianmu.errors import AgentBusyError, SetupError, ThreadBusyError, UnfinishedRunError, UnsetStateError
@@ -80,6 +81,7 @@ class Calls(Generic[S]):
         self._free = Wake()
         self._is_refused = False
         self._context.ticker.adopt = self._adopt
+        session.rebuilt = resources.replace
 
     @contextmanager
     def claimed(self, what: str) -> Generator[None]:

@@ -142,10 +142,12 @@ class Recording:
     Args:
         runner: the tree and the state.
         version: of the schema.
+        check_edits: raises if the tree was edited and could not be loaded again.
     """
 
-    def __init__(self, runner: ReactiveRunner[Any], version: int | None) -> None:
+    def __init__(self, runner: ReactiveRunner[Any], version: int | None, check_edits: Callable[[], None]) -> None:
         self._runner = runner
+        self._check_edits = check_edits
         self._context: RunContext = runner.context
         self._version = version
         self._positions = Positions(runner.root)
@@ -199,6 +201,20 @@ class Recording:
             tree = self._positions.changes().tree  # the tree was put there just now
             if tree is None or tree.id != self._tree:
                 self._positions.stale()
+
+    def restart(self) -> None:
+        """Have all that was taken over written anew: it is of a later version now."""
+        for stream in self._streams.values():
+            stream.clear(is_whole=True)
+        self._positions.stale()
+        self._questions = dict.fromkeys(self._kept, True)
+        self._context.journal.touch_all()
+        self._grown = max(self._grown, self._most + 1)
+
+    def rebuild(self, root: Behaviour) -> None:
+        """Record another tree."""
+        self._positions = Positions(root)
+        self.watch()
 
     # Between cuts
 
@@ -282,6 +298,7 @@ class Recording:
         head: dict[str, Any] = {"pass": change.number, "nodes": change.all}
         self._header["pass"] = change.number
         if change.tree is not None:
+            self._check_edits()
             self.watch()
             self._tree, self._nodes = change.tree.id, {}
             head["tree"] = self._tree

@@ -44,6 +44,12 @@ class Resources:
             self.shutdown()
             raise
 
+    def replace(self, root: Behaviour) -> None:
+        """Look after another tree; this one is shut down."""
+        if self._is_set_up:
+            self.shutdown()
+        self._root = root
+
     def add(self, top: Behaviour) -> None:
         """Set up all nodes of a subtree, children first; while the tree is not set up they are left for later.
 
