@@ -169,11 +169,15 @@ async def a_lease_is_given_back(store: Checkpointer) -> None:
     thread = await store.thread("t")
     same(thread and (thread.is_held, thread.holder, thread.number), (False, None, 1), "the thread afterwards")
     await refused(LeaseLostError, store.commit(writer.step()), "a transaction under a lease that was given back")
+    last = writer.step(releases=True)
+    await refused(LeaseLostError, store.commit(last), "a last transaction under a lease that was given back")
     writer = await take(store, "t", create=False)
     await writer.end("suspended")
     thread = await store.thread("t")
     same(thread and (thread.is_held, thread.holder, thread.number), (False, None, 2), "the thread after its last one")
-    await refused(LeaseLostError, store.commit(writer.step()), "a transaction after the last one of a lease")
+    for releases in (False, True):
+        late = writer.step(releases=releases)
+        await refused(LeaseLostError, store.commit(late), "a transaction after the last one of a lease")
     demand(not store.renew(writer.lease, LONG), "a lease that was given back was renewed")
     await _cannot_write(store, writer, await take(store, "t", create=False))
 
@@ -202,6 +206,10 @@ async def tells_how_a_thread_stands(store: Checkpointer) -> None:
     found = thread and (thread.status, thread.record, thread.wake_at, thread.holder, thread.fence, thread.is_held)
     same(found, ("running", '{"a": 1}', NOON, name, writer.lease.fence, True), "the thread")
     demand(thread is not None and 0 < thread.created_at <= thread.updated_at, "a thread was made after it was written")
+    for wake_at in (NOON + 1, NOON - 1, None, NOON):
+        await writer.write(wake_at=wake_at)
+        again = await store.thread("t")
+        same(again and again.wake_at, wake_at, "when the thread is due after its next transaction")
     await writer.end("interrupted", record='{"b": 2}')
     after = await store.thread("t")
     found = after and (after.status, after.record, after.wake_at, after.fence, after.is_held)

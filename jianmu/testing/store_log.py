@@ -123,6 +123,17 @@ async def reads_what_was_needed_at_a_number(store: Checkpointer) -> None:
     same(await store.read("nobody"), None, "what is read of a thread that is not there")
 
 
+async def the_newest_snapshot_counts(store: Checkpointer) -> None:
+    """Of several snapshots the newest one until a number is read, whatever its kind and id."""
+    writer = await take(store, "t")
+    kept = {1: Row("base", "m", "[1]", 1), 3: Row("cache", "z", "[3]", 3), 5: Row("cache", "a", "[5]", 5)}
+    for number in range(1, 7):
+        await writer.write(rows=(kept[number],) if number in kept else ())
+    for number, wanted in ((1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (6, 5)):
+        stored = await store.read("t", at=number)
+        same(stored and stored.snapshot, kept[wanted], f"the snapshot that is read at {number}")
+
+
 async def a_closed_row_can_be_looked_up(store: Checkpointer) -> None:
     """A row that is closed is done with from that number on; its text stays for who looks back."""
     await story(store, "t")
@@ -165,14 +176,16 @@ async def trim_removes_what_is_done_with(store: Checkpointer) -> None:
     same(await store.row("t", "effect", "past"), None, "an entry that was done with at 3")
     for number in (1, 2):
         await refused(StoreError, store.read("t", at=number), f"reading at {number} after a trim at 3")
-    await store.trim("t", Row("base", "b2", "[9]", 6))
+    await store.trim("t", Row("base", "b2", "[4]", 4))
+    same(_ids(await store.read("t")), (("b2", 4), (6,), "kept t", "open"), "what is read after a trim at 4")
+    left = [asked.id for asked in await store.questions(Sought(thread_id="t", status=None))]
+    same(left, [key("t", "open")], "the questions after a trim at the number with which another was done with")
+    await store.trim("t", Row("base", "b2", "[6]", 6))
     same(_ids(await store.read("t")), (("b2", 6), (), "kept t", "open"), "what is read after a trim at 6")
     same(await store.log("t"), [], "the log after a trim at 6")
     done: list[tuple[Kind, str]] = [("base", "b"), ("cache", "c"), ("input", "in")]
     for kind, id in done:
         same(await store.row("t", kind, id), None, f"the {kind} '{id}' after a trim at 6")
-    left = [asked.id for asked in await store.questions(Sought(thread_id="t", status=None))]
-    same(left, [key("t", "open")], "the questions after a trim at 6")
     await writer.write()
     same(await store.log("t"), [(7, "[7]")], "the log of a run that goes on after it was trimmed")
 

@@ -135,6 +135,7 @@ async def a_delivery_is_written_once(store: Checkpointer) -> None:
     same(await store.move([answer("q1")], wake_at=NOON), True, "the outcome of an answer")
     await writer.write(delivered=(Delivery("q1", consumed=True),))
     await writer.write(delivered=(Delivery("q1", consumed=True, unused=True, is_gone=True),))
+    await writer.write(delivered=(Delivery("q1"),))
     ended = {"came": 1, "status": "answered", "ended": answer("q1").ended}
     wanted = question("q1", "t", **ended, consumed=2, went=3, unused=True)
     same(await _find(store, "q1"), wanted, "the question that was delivered")

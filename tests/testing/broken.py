@@ -91,6 +91,11 @@ async def reads_the_end_only(store, real, thread_id, *, at=None):
     return await real(thread_id)
 
 
+@broken("read", finds="the_newest_snapshot_counts")
+async def reads_from_the_oldest_snapshot(store, real, thread_id, *, at=None):
+    return await real(thread_id, at=at and min(at, 4))
+
+
 @broken("read", finds="reads_what_was_needed_at_a_number")
 async def reads_what_came_later(store, real, thread_id, *, at=None):
     stored = await real(thread_id, at=at)
