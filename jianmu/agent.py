@@ -16,11 +16,12 @@ from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.arguments import OPTIONS, check
-from jianmu.engine.calls import Call, Calls, OnNewInput, Values
+from jianmu.engine.calls import Calls
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
 from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.entries import Call, OnNewInput, Values
 from jianmu.engine.holding import Level
 from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits

@@ -1,0 +1,208 @@
+"""An agent's runs: begun anew or gone on with, driven, concluded.
+
+1. What a run opens it closes, also after errors; then the thread is saved, then the end is told.
+2. A thread is given back only if nothing has come that its run has not read; else the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TypeVar
+
+import anyio
+from py_trees.common import Status
+from pydantic import BaseModel
+
+from jianmu.engine.entries import Call, Entries, OnNewInput, Values, standing_of
+from jianmu.engine.events import RunEnded, RunStarted
+from jianmu.engine.holding import Holding
+from jianmu.engine.outcome import Outcome, waiting_outcome
+from jianmu.engine.phases import Phase
+from jianmu.engine.runner import End
+from jianmu.engine.thread import UNFINISHED
+from jianmu.engine.tree import path_of
+from jianmu.errors import ThreadBusyError, UnfinishedRunError
+
+S = TypeVar("S", bound=BaseModel)
+
+
+class Runs(Entries[S]):
+    """The runs of one agent."""
+
+    async def fresh(self, input: Values | None, call: Call, *, until_suspend: bool) -> End:
+        """Start a new run, or do with the input what the thread's policy says."""
+        with self.claimed("run_until_suspend()" if until_suspend else "run()"):
+            self._check_input(input)
+            policy = call.on_new_input or self._defaults.on_new_input
+            try:
+                async with self._session.taken(call.thread_id):
+                    return await self._fresh(input, call, policy, until_suspend)
+            except ThreadBusyError as busy:
+                if policy != "queue" or self._session.holding is None or busy.thread_id is None:
+                    raise
+                await self._session.holding.enqueue(busy.thread_id, input or {}, call.input_id)
+                return End(Status.RUNNING, outcome=waiting_outcome(busy.thread_id))
+
+    async def _fresh(self, input: Values | None, call: Call, policy: OnNewInput | None, until_suspend: bool) -> End:
+        """Start a new run of the thread that was taken."""
+        known = await self._known(call)
+        if known is not None:
+            return known
+        if self._session.is_unfinished:
+            if policy == "queue" and self._session.holding is not None:
+                return await self._queue(self._session.holding, input, call)
+            self._refuse_unfinished(policy)
+            self._session.settle("new")
+        self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
+        await self._runner.abandon()
+        return await self._drive(partial(self._begin_new, input, call), until_suspend)
+
+    async def _begin_new(self, input: Values | None, call: Call) -> None:
+        """Number the run and apply its input: the first transaction, before the first pass."""
+        self._begin_run(call)
+        self._enter(self._runner.manager.reset_run_fields, input)
+        holding = self._session.holding
+        if holding is not None:
+            holding.inputs.begin(call.input_id, self._context.run)
+            await holding.flush("input", has_to_last=True)
+
+    async def _known(self, call: Call) -> End | None:
+        """Return what became of an input that was delivered before: its outcome, or what comes of going on."""
+        holding = self._session.holding
+        if holding is None or call.input_id is None:
+            return None
+        row = await holding.input(call.input_id)
+        if row is None:
+            return None
+        told = row.get("outcome")
+        if told is None and row.get("run") == self._context.run and self._session.is_unfinished:
+            return await self.go_on(call)
+        if not isinstance(told, dict):
+            return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
+        outcome = Outcome.of_json(told)
+        return End(outcome.status, outcome=outcome)
+
+    async def _queue(self, holding: Holding, input: Values | None, call: Call) -> End:
+        """Keep an input for when the open questions are answered; how the thread stands is the outcome."""
+        await holding.enqueue(self._session.thread_id or "", input or {}, call.input_id)
+        await holding.read_mail()
+        return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
+
+    async def go_on(self, call: Call, *, until_suspend: bool = True) -> End:
+        """Go on with the run of the current thread, until it ends or, if wanted, suspends; the agent is claimed.
+
+        Of a run that has ended it returns how it ended, and runs nothing, unless an input waits for its turn.
+        """
+        if self._session.standing in UNFINISHED:
+            return await self._drive(partial(self._begin_again, call), until_suspend)
+        if self._has_queued():
+            return await self._drive(partial(self._begin_queued, call), until_suspend)
+        return End(self._session.result)
+
+    async def _begin_again(self, call: Call) -> None:
+        self._set(call)
+        self._context.events.emit(RunStarted(resumed=True))
+        self._session.revive()
+
+    async def _begin_queued(self, call: Call) -> None:
+        """Start a new run with an input that waited for its turn."""
+        assert self._session.holding is not None
+        self._begin_run(call)
+        self._runner.manager.reset_run_fields()
+        self._session.holding.inputs.begin(None, self._context.run)
+        self._session.holding.inputs.apply(self._runner.manager, self._context.run)
+
+    async def _begin_after_mail(self) -> None:
+        """Go on where a run stood when something came."""
+
+    def _has_queued(self) -> bool:
+        holding = self._session.holding
+        return holding is not None and bool(holding.inputs.queued)
+
+    async def _drive(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> End:
+        """Drive the tree until nothing goes on: at the end of a run, look what has come meanwhile."""
+        while True:
+            end, is_over = await self._drive_once(begin, until_suspend)
+            if is_over:
+                return end
+            is_new = not end.is_suspended and self._has_queued()
+            begin = partial(self._begin_queued, Call()) if is_new else self._begin_after_mail
+
+    async def _drive_once(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> tuple[End, bool]:
+        """Drive the tree with its nodes set up and open; keep and tell how it ended, and whether that is the end."""
+        self._resources.setup()
+        is_outside = self._stack is None
+        if is_outside:
+            await self._resources.open()
+        end, is_over = End(Status.INVALID), True
+        self._session.is_at_work = True
+        try:
+            async with self._runner.host.opened():
+                if self._session.holding is not None and self._runner.tasks.group is not None:
+                    self._session.holding.start(self._runner.tasks.group)
+                end = await self._runner.drive(begin, until_suspend=until_suspend)
+                if self._session.holding is not None and is_outside:
+                    self._session.holding.rest()
+            if end.error is not None:
+                raise end.error
+        finally:
+            with anyio.CancelScope(shield=True):
+                is_over = await self._conclude(end, is_outside)
+        return end, is_over
+
+    async def _conclude(self, end: End, is_outside: bool) -> bool:
+        """Close what was opened for this call, save the thread, tell the end; whether it is the end."""
+        is_suspended = self._runner.phase is Phase.SUSPENDED
+        standing = "suspended" if is_suspended else standing_of(end)
+        saved: list[bool] = []
+
+        async def save() -> None:
+            if not self._is_refused:
+                self._session.settle(standing, end.error or end.limit)
+                saved.append(await self._save_end(end))
+
+        async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
+            stack.callback(lambda: self._tell_end(end) if saved != [False] else None)
+            stack.push_async_callback(save)
+            if is_outside and not is_suspended:
+                stack.callback(self._resources.shutdown)
+            if is_outside:
+                stack.push_async_callback(self._resources.close)
+        return saved != [False]
+
+    async def _save_end(self, end: End) -> bool:
+        """Save how a call has left the thread; False: something has come, and the run goes on."""
+        holding = self._session.holding
+        if holding is None:
+            return True
+        is_ended = end.status in (Status.SUCCESS, Status.FAILURE)
+        if is_ended:
+            holding.inputs.end(lambda: self.outcome(end).as_json(self._runner.manager.output_json()))
+        if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
+            return True
+        await holding.read_mail()
+        if end.is_suspended or holding.inputs.queued:
+            return False
+        return await self._session.close("end")
+
+    def _tell_end(self, end: End) -> None:
+        self._context.events.emit(RunEnded(outcome=self.outcome(end)))
+
+    def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
+        """Refuse new input while the thread's run is unfinished, unless it is to be given up."""
+        if policy == "withdraw":
+            return
+        thread = self._session.thread_id
+        question = self._context.interaction.suspension
+        give_up = 'or give it up with on_new_input="withdraw"'
+        if question is None:
+            raise UnfinishedRunError(
+                f"thread '{thread}' has an unfinished run: go on with agent.recover('{thread}'), {give_up}"
+            )
+        raise UnfinishedRunError(
+            f"thread '{thread}' waits for an answer to question {question.id} of '{question.path}' "
+            f"({question.message}): answer it with agent.resume(...), {give_up}",
+            path=question.path,
+        )
