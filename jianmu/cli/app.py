@@ -7,16 +7,20 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
+from jianmu.cli import inbox, threads, upkeep
 from jianmu.cli.demo import run_demo
 from jianmu.cli.drawing import Format, draw_agent
+from jianmu.cli.ending import Kept
 from jianmu.cli.faults import Exit, complain, report
 from jianmu.cli.loop import Terminated
+from jianmu.cli.options import Flag, Json, Number, Place
 from jianmu.cli.runs import resume_agent, run_agent
 from jianmu.cli.steps import step_agent
+from jianmu.engine.entries import OnNewInput
 
 app = App(
     name="jianmu",
@@ -26,9 +30,15 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
-Flag = Annotated[bool, Parameter(negative="")]
-Ticks = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
+AGENTS = "Agents"
+COMMANDS = {
+    "Threads": (threads.threads, threads.show, threads.history, threads.fork, threads.prune, threads.delete),
+    "Questions": (inbox.inbox, inbox.answer, inbox.approve, inbox.reject, inbox.claim, inbox.release),
+    "Upkeep": (upkeep.drive, upkeep.recover, upkeep.sweep, upkeep.settle),
+}
+for group, commands in COMMANDS.items():
+    for command in commands:
+        app.command(command, group=group)
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -53,9 +63,19 @@ def execute(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else Exit.SUCCESS
 
 
-@app.command
+@app.command(group=AGENTS)
 def run(
-    agent: str, /, *, input: Json = None, save: Path | None = None, quiet: Flag = False, debug: Flag = False
+    agent: str,
+    /,
+    *,
+    input: Json = None,
+    thread: str | None = None,
+    input_id: str | None = None,
+    on_new_input: OnNewInput | None = None,
+    store: Place = None,
+    save: Path | None = None,
+    quiet: Flag = False,
+    debug: Flag = False,
 ) -> int:
     """Run an agent until it has a result; the output goes to stdout as JSON.
 
@@ -64,48 +84,56 @@ def run(
     Args:
         agent: module:name of an Agent, or of a function that returns one.
         input: fields of the state, a JSON object; @FILE reads a file, - reads stdin.
+        thread: keep the run in the store under this id; without new input an unfinished one goes on.
+        input_id: the input's id: what is delivered twice is applied once.
+        on_new_input: what new input does to a run of the thread that is unfinished.
+        store: where threads are kept.
         save: write the run's checkpoint to this file, however the run ends.
         quiet: show questions and errors only.
         debug: show the traceback of an error.
     """
-    return run_agent(agent, input, save, is_quiet=quiet)
+    return run_agent(Kept(agent, save, thread, store), input, input_id, on_new_input, is_quiet=quiet)
 
 
-@app.command
+@app.command(group=AGENTS)
 def resume(
     agent: str,
-    file: Path,
+    file: Path | None = None,
     /,
     *,
+    thread: str | None = None,
     answer: Json = None,
     id: str | None = None,
+    store: Place = None,
     save: Path | None = None,
     quiet: Flag = False,
     debug: Flag = False,
 ) -> int:
-    """Go on with a saved run.
+    """Go on with a run that was saved in a file, or with a thread of a store.
 
     Without --answer the open questions are asked at the terminal.
 
     Args:
         agent: module:name of an Agent, or of a function that returns one.
         file: the checkpoint; a refused answer leaves it as it was.
+        thread: the thread, instead of a file.
         answer: the answer as JSON.
         id: the question that is answered, where several are open.
+        store: where the thread is.
         save: write the checkpoint to this file instead of FILE.
         quiet: show questions and errors only.
         debug: show the traceback of an error.
     """
-    return resume_agent(agent, file, answer, id, save, is_quiet=quiet)
+    return resume_agent(Kept(agent, save or file, thread, store), file, answer, id, is_quiet=quiet)
 
 
-@app.command
+@app.command(group=AGENTS)
 def step(
     agent: str,
     /,
     *,
     input: Json = None,
-    ticks: Ticks = None,
+    ticks: Number = None,
     json: Flag = False,
     debug: Flag = False,
 ) -> int:
@@ -123,7 +151,7 @@ def step(
     return step_agent(agent, input, ticks, is_json=json)
 
 
-@app.command
+@app.command(group=AGENTS)
 def tree(
     agent: str,
     /,
@@ -143,7 +171,7 @@ def tree(
     return draw_agent(agent, Format(format), statuses)
 
 
-@app.command
+@app.command(group=AGENTS)
 def demo(file: Path | None = None, /, *, report: Path | None = None, debug: Flag = False) -> int:
     """Work through refund requests: a rule decides what it can, and you decide the rest.
 
