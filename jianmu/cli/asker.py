@@ -10,12 +10,13 @@ import anyio
 from pydantic import JsonValue
 
 from jianmu.agent import Agent
+from jianmu.cli.faults import describe
 from jianmu.cli.forms import Form, form_of
 from jianmu.cli.keyboard import Keyboard, NoMoreInputError
 from jianmu.draw.outline import one_line, printable
-from jianmu.engine.events import Answered, Asked, Event
+from jianmu.engine.events import Answered, Asked, Event, RunStarted
 from jianmu.engine.interaction import Answer, Suspension
-from jianmu.errors import InteractionError, InvalidAnswerError
+from jianmu.errors import InteractionError, InvalidAnswerError, StoreError
 
 Show = Callable[[Suspension], list[str]]
 
@@ -54,34 +55,25 @@ class Asker:
         show: returns the lines that show a question.
 
     Attributes:
-        count: how many answers were taken.
         is_over: whether the input has ended; questions stay open.
     """
 
     def __init__(self, agent: Agent[Any], stage: Stage, keyboard: Keyboard, show: Show | None = None) -> None:
-        self.count = 0
         self.is_over = False
         self._agent = agent
         self._stage = stage
         self._keyboard = keyboard
         self._show = show or shown
         self._asked = anyio.Event()
-        self._changed = anyio.Event()
         self._scope = anyio.CancelScope()
         self._current: str | None = None
 
     def take(self, event: Event) -> None:
         """Take note of a question, or of the end of the one that is being asked."""
-        if isinstance(event, Asked):
+        if isinstance(event, (Asked, RunStarted)):  # a run that goes on has questions that are asked no more
             self._asked.set()
         if isinstance(event, Answered) and event.id == self._current:
             self._scope.cancel()
-
-    async def has_more_than(self, count: int) -> bool:
-        """Wait for an answer beyond so many; False when the input has ended."""
-        while self.count <= count and not self.is_over:
-            await self._changed.wait()
-        return self.count > count
 
     async def work(self) -> None:
         """Ask until the input ends; then have the run halted, its questions left open."""
@@ -93,7 +85,6 @@ class Asker:
         except NoMoreInputError:
             self.is_over = True
             self._agent.halt("no more input")
-            self._tell()
 
     async def _ask_all(self) -> None:
         while (question := self._agent.interaction.suspension) is not None:
@@ -136,16 +127,13 @@ class Asker:
             self._stage.reject(refusal(refused))
             self._current = question.id
             return False
+        except StoreError as refused:
+            self._stage.reject(describe(refused))
+            self._current = question.id
+            return False
         except InteractionError as refused:
             self._stage.reject(one_line(str(refused)))
-            return True
-        self.count += 1
-        self._tell()
         return True
-
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
 
 
 def refusal(error: InvalidAnswerError) -> str:

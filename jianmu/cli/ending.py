@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # Any: JSON, agents of every schema
+from typing import Any  # Any: agents of every schema
 
 from py_trees.common import Status
-from pydantic_core import to_jsonable_python
 
 from jianmu.agent import Agent
 from jianmu.cli.faults import Exit, complain, describe
 from jianmu.cli.forms import hint
 from jianmu.cli.load import write_text
+from jianmu.cli.output import show_output
+from jianmu.cli.store import option
 from jianmu.draw.outline import one_line
 from jianmu.engine.interaction import Suspension
 from jianmu.engine.limits import exceeded
@@ -25,13 +27,34 @@ from jianmu.errors import StalledError
 AnyAgent = Agent[Any]
 
 
-def keep(agent: AnyAgent, file: Path | None) -> None:
-    """Write the run's checkpoint, if it is wanted and a run has begun."""
-    if file is not None and agent.thread_id is not None:
-        write_text(file, json.dumps(agent.dump_checkpoint(), ensure_ascii=False, indent=1) + "\n")
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a run.
+
+    Attributes:
+        target: the agent, as it was named.
+        file: where its checkpoint is written.
+        thread: its thread, in a store.
+        place: the store, as it was named.
+    """
+
+    target: str
+    file: Path | None = None
+    thread: str | None = None
+    place: str | None = None
+
+    def save(self, agent: AnyAgent) -> None:
+        """Write the run's checkpoint, if it is wanted and a run has begun."""
+        if self.file is not None and agent.thread_id is not None:
+            write_text(self.file, json.dumps(agent.dump_checkpoint(), ensure_ascii=False, indent=1) + "\n")
+
+    def way(self, command: str) -> str:
+        """Return the command line that goes on."""
+        name = f"--thread {shlex.quote(self.thread)}" if self.thread is not None else shlex.quote(str(self.file))
+        return f"jianmu {command} {self.target} {name}{option(self.place) if self.thread is not None else ''}"
 
 
-def conclude(agent: AnyAgent, outcome: Outcome, target: str, save: Path | None, *, is_left_open: bool) -> Exit:
+def conclude(agent: AnyAgent, outcome: Outcome, kept: Kept, *, is_left_open: bool) -> Exit:
     """Tell how a run ended and return the exit code."""
     if outcome.limit is not None:
         error = exceeded(agent.runner.context.limits, agent.runner.context.usage)
@@ -42,7 +65,7 @@ def conclude(agent: AnyAgent, outcome: Outcome, target: str, save: Path | None, 
         return Exit.FAILURE
     show_output(outcome.output)
     if outcome.suspended or is_left_open:
-        _tell_open(agent.interaction.pending, target, save)
+        _tell_open(agent.interaction.pending, kept)
         return Exit.SUSPENDED
     if outcome.status is Status.SUCCESS:
         return Exit.SUCCESS
@@ -53,26 +76,19 @@ def conclude(agent: AnyAgent, outcome: Outcome, target: str, save: Path | None, 
     return Exit.FAILURE
 
 
-def show_output(output: dict[str, Any]) -> None:
-    """Write the output to stdout as JSON: indented on a terminal, else on one line."""
-    stdout = sys.__stdout__ or sys.stdout
-    value = to_jsonable_python(output, fallback=str, inf_nan_mode="null")
-    is_unicode = "utf" in (stdout.encoding or "").lower()
-    text = json.dumps(value, ensure_ascii=not is_unicode, indent=2 if stdout.isatty() else None, allow_nan=False)
-    print(text, file=stdout, flush=True)
-
-
-def _tell_open(questions: tuple[Suspension, ...], target: str, save: Path | None) -> None:
+def _tell_open(questions: tuple[Suspension, ...], kept: Kept) -> None:
     """Say what waits, and how it is answered."""
+    if not questions:
+        print("the input waits for its turn", file=sys.stderr)
     for question in questions:
         text = one_line(" ".join(question.message.split()))
         print(f"waits: {one_line(question.path)}: {text}", file=sys.stderr)
         print(f"  id {question.id}, to be answered with {one_line(hint(question.response_schema))}", file=sys.stderr)
-    if save is None:
-        print("nothing was saved: give --save FILE to go on later", file=sys.stderr)
+    if kept.file is None and kept.thread is None:
+        print("nothing was saved: give --thread ID or --save FILE to go on later", file=sys.stderr)
         return
     name = f" --id {questions[0].id}" if len(questions) > 1 else ""
-    print(f"go on: jianmu resume {target} {shlex.quote(str(save))}{name} --answer JSON", file=sys.stderr)
+    print(f"go on: {kept.way('resume')}{name} --answer JSON", file=sys.stderr)
 
 
 def _tell_failure(agent: AnyAgent) -> None:

@@ -32,6 +32,9 @@ def describe(error: BaseException) -> str:
     path = getattr(error, "path", None)
     if not where and path and str(path) not in text:
         where = [f"node '{path}'"]
+    thread = getattr(error, "thread_id", None)
+    if not where and thread and str(thread)[:80] not in text:
+        where = [f"thread '{thread}'"]
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return one_line(f"{said} ({where[0]})" if where else said)
 

@@ -20,8 +20,8 @@ from jianmu.cli.demo.nodes import desk_tree
 from jianmu.cli.demo.records import Desk
 from jianmu.cli.demo.report import End, sum_line, write_report
 from jianmu.cli.demo.rules import REVIEWER_RULE, review
-from jianmu.cli.drive import Drive
 from jianmu.cli.faults import Exit, UsageError
+from jianmu.cli.follow import Follower
 from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable
 from jianmu.cli.loop import in_loop
@@ -61,7 +61,7 @@ async def _work(agent: Agent[Desk], *, is_attended: bool) -> End:
     """Run the desk to its end."""
     screen = _screen(agent)
     asker = Asker(agent, screen, Keyboard(sys.stdin), show=_question) if is_attended else None
-    outcome = await Drive(agent, screen, asker).run(agent.stream)
+    outcome = await Follower(agent, screen, asker, waits=True).run(agent.run_until_suspend)
     return "finished" if outcome.status is Status.SUCCESS else "left open"
 
 

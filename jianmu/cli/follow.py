@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,29 +11,31 @@ import anyio
 from jianmu.agent import Agent
 from jianmu.cli.asker import Asker
 from jianmu.cli.screen import Lines
-from jianmu.engine.events import RunEnded
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.stream import Stream
 
 AnyAgent = Agent[Any]  # Any: agents of every schema
+Start = Callable[[], Awaitable[Outcome]]
 
 
-class Drive:
-    """One run of an agent at the command line.
+class Follower:
+    """Follows one run of an agent at the command line.
 
     Args:
         agent: what runs.
         screen: shows it.
         asker: asks its questions, or None if nobody is there to answer.
+        waits: whether answers are waited for: the asker's, or those of the agent's own human.
     """
 
-    def __init__(self, agent: AnyAgent, screen: Lines, asker: Asker | None) -> None:
+    def __init__(self, agent: AnyAgent, screen: Lines, asker: Asker | None, *, waits: bool) -> None:
         self._agent = agent
         self._screen = screen
         self._asker = asker
+        self._waits = waits
 
-    async def run(self, start: Callable[[], Stream]) -> Outcome:
-        """Follow a run, and go on after each answer until it ends.
+    async def run(self, start: Start) -> Outcome:
+        """Follow a run that goes on until it suspends, and then, if answers are waited for, until it ends.
 
         Raises:
             Exception: what the run raised.
@@ -55,28 +58,26 @@ class Drive:
             raise raised or RuntimeError("the run has ended without an outcome")
         return outcome
 
-    async def _to_the_end(self, start: Callable[[], Stream]) -> Outcome:
-        while True:
-            count = self._asker.count if self._asker is not None else 0
-            outcome = await self._follow(start())
-            if not outcome.suspended or self._asker is None or not await self._asker.has_more_than(count):
-                return outcome
-            start = self.recovery
+    async def _to_the_end(self, start: Start) -> Outcome:
+        outcome = await self._follow(start)
+        is_asking = self._waits and bool(outcome.suspensions)
+        return await self._follow(partial(self._wait, outcome)) if is_asking else outcome
 
-    def recovery(self) -> Stream:
-        """Return the stream of a run that goes on with what is there."""
-        return Stream(self._agent.runner.context.events, self._agent.recover, self._agent.halt, None)
+    async def _wait(self, outcome: Outcome) -> Outcome:
+        """Go on and wait for answers, unless there will be none."""
+        is_over = self._asker is not None and self._asker.is_over
+        return outcome if is_over else await self._agent.recover(until_suspend=False)
 
-    async def _follow(self, stream: Stream) -> Outcome:
+    async def _follow(self, call: Start) -> Outcome:
         """Show the events of one call, and return how it ended."""
-        outcome: Outcome | None = None
-        async with stream as events:
+        ended: list[Outcome] = []
+
+        async def run() -> None:
+            ended.append(await call())
+
+        async with Stream(self._agent.runner.context.events, run, self._agent.halt, None) as events:
             async for event in events:
                 if self._asker is not None:
                     self._asker.take(event)
                 self._screen.take(event)
-                if isinstance(event, RunEnded):
-                    outcome = event.outcome
-        if outcome is None:
-            raise RuntimeError("the run has ended without an outcome")
-        return outcome
+        return ended[0]
