@@ -145,6 +145,8 @@ class Connections:
             return LostError(f"the connection to PostgreSQL was lost ({type(error).__name__})")
         if not code and isinstance(error, self._psycopg.DataError):
             return StoreError("PostgreSQL keeps no NUL in a text: leave it out of ids and names")
+        if error.diag.column_name == "thread":
+            return StoreError("the id of a question is that of another thread's question")
         text = "" if code.startswith(OF_VALUES) else f": {error.diag.message_primary}"
         kind = CorruptRecordError if code in TORN else StoreError
         return kind(f"PostgreSQL refused this ({type(error).__name__} {code}){text}")

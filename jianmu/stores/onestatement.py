@@ -7,7 +7,7 @@ changes too: so what a transaction says of one row more than once is put togethe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Transaction
@@ -18,7 +18,12 @@ ASK = """INSERT INTO questions (thread, id, asked, status, reason, assignee, ask
     ended, unused, claimed_by, claimed_until, came, consumed, went)
     SELECT step.pk, new.* FROM step, unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::float8[],
     ?::float8[], ?::float8[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::float8[], ?::bigint[], ?::bigint[],
-    ?::bigint[]) AS new"""
+    ?::bigint[]) AS new ON CONFLICT (id) DO UPDATE SET asked = excluded.asked, reason = excluded.reason,
+    assignee = excluded.assignee, status = CASE questions.status WHEN 'open' THEN excluded.status
+    ELSE questions.status END, ended = COALESCE(questions.ended, excluded.ended),
+    consumed = COALESCE(questions.consumed, excluded.consumed), unused = questions.unused | excluded.unused,
+    went = COALESCE(questions.went, excluded.went),
+    thread = CASE questions.thread WHEN excluded.thread THEN questions.thread END"""
 DELIVER = """UPDATE questions AS q SET status = CASE WHEN q.status = 'open' THEN told.status ELSE q.status END,
     ended = COALESCE(q.ended, told.ended), consumed = COALESCE(q.consumed, told.consumed),
     unused = q.unused | told.unused, went = COALESCE(q.went, told.went)
@@ -66,8 +71,12 @@ def _questions(step: Transaction, number: int) -> tuple[list[QuestionRow], list[
     told: dict[str, Delivery] = {}
     for each in step.delivered:
         told[each.id] = _both(told.get(each.id, Delivery(each.id)), each)
-    asked = [_after(each, told.pop(each.id, Delivery(each.id)), number) for each in step.questions]
-    return asked, list(told.values())
+    asked: dict[str, QuestionRow] = {}
+    for each in step.questions:
+        first = asked.get(each.id, each)
+        asked[each.id] = replace(first, asked=each.asked, reason=each.reason, assignee=each.assignee)
+    new = [_after(each, told.pop(each.id, Delivery(each.id)), number) for each in asked.values()]
+    return new, list(told.values())
 
 
 def _both(first: Delivery, then: Delivery) -> Delivery:
@@ -94,9 +103,10 @@ def _after(asked: QuestionRow, told: Delivery, number: int) -> QuestionRow:
 
 
 def _rows(step: Transaction, number: int) -> tuple[list[Row], list[tuple[Kind, str]], list[tuple[Kind, str]]]:
-    """Return the rows to put, to close and to remove, none of them twice; what is put counts more than what goes."""
-    closed = dict.fromkeys(step.closed)
-    rows: Mapping[tuple[str, str], Row] = {(each.kind, each.id): each for each in step.rows}
+    """Return the rows to put, to close and to remove, none of them twice."""
+    gone = dict.fromkeys(step.gone)
+    rows = {(each.kind, each.id): each for each in step.rows}
+    closed = dict.fromkeys(key for key in step.closed if key not in gone)
     put = [replace(row, went=number) if key in closed and row.went is None else row for key, row in rows.items()]
-    gone = [key for key in dict.fromkeys(step.gone) if key not in rows]
-    return put, [key for key in closed if key not in rows and key not in step.gone], gone
+    kept = [row for row in put if (row.kind, row.id) not in gone]
+    return kept, [key for key in closed if key not in rows], list(gone)

@@ -15,9 +15,10 @@ from jianmu.engine.holders import is_held
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError, UnknownThreadError
 from jianmu.stores.tables import Say
 
+# DO UPDATE: it locks the row that is there, which else could go before it is read
 MAKE = """INSERT INTO threads (thread_id, number, mail, heard, status, record, fence, created_at, updated_at)
-    VALUES (?, 0, 0, 0, 'idle', '', 0, {now}, {now}) ON CONFLICT (thread_id) DO NOTHING"""
-HOLD = "SELECT pk, number, mail, holder, fence, lease_until, {now} FROM threads WHERE thread_id = ?"
+    VALUES (?, 0, 0, 0, 'idle', '', 0, {now}, {now}) ON CONFLICT (thread_id) DO UPDATE SET mail = threads.mail"""
+HOLD = "SELECT pk, number, mail, holder, fence, lease_until, {now} FROM threads WHERE thread_id = ?{lock}"
 TAKE = "UPDATE threads SET holder = ?, fence = ?, lease_until = {now} + ? WHERE pk = ? AND fence = ?"
 RENEW = "UPDATE threads SET lease_until = {now} + ? WHERE thread_id = ? AND fence = ? AND holder IS NOT NULL"
 RELEASE = "UPDATE threads SET holder = NULL, lease_until = NULL WHERE thread_id = ? AND fence = ?"

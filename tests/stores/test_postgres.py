@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
+from threading import Thread
 
 import anyio
 import pytest
 from anyio import to_thread
 
-from jianmu.engine.checkpoint import Move, QuestionRow, Row, Sought, Transaction
-from jianmu.errors import LeaseLostError, StoreError
+from jianmu.engine.checkpoint import Lease, Move, QuestionRow, Row, Sought, Transaction
+from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import PostgresStore, writing
+from jianmu.stores.tables import Cursor, Say
 from jianmu.testing import STORE_CHECKS, check_store
 from tests.postgres import Server
 from tests.stores.wire import Wire
@@ -34,8 +37,8 @@ def wire(postgres: Server) -> Iterator[Wire]:
 
 def next_of(lease: object, number: int, **fields: object) -> Transaction:
     """Return a transaction whose body tells its number."""
-    usual = Transaction(lease, number, f"[{number + 1}]", "running", "{}", None)  # type: ignore[arg-type]
-    return replace(usual, **fields)  # type: ignore[arg-type]
+    usual = Transaction(lease, number, f"[{number + 1}]", "running", "{}", None)
+    return replace(usual, **fields)
 
 
 @pytest.mark.parametrize("name", STORE_CHECKS)
@@ -155,6 +158,61 @@ async def test_what_comes_from_outside_is_carried_out_once(schema: str, wire: Wi
             cut(COMMIT)
             assert await store.delete("t")
         assert wire.cuts == 4
+
+
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+def acquire_while(store: PostgresStore, word: str, meanwhile: Callable[[Say], object], *, create: bool) -> Lease:
+    """Take the lease of a thread; after the first statement with a word, another thread does something or waits."""
+    others: list[Thread] = []
+
+    def work(say: Say) -> Lease:
+        def say_and_let(text: str, values: Sequence[object] = (), /) -> Cursor:
+            cursor = say(text, values)
+            if word in text and not others:
+                others.append(Thread(target=store.work, args=("write", meanwhile), daemon=True))
+                others[0].start()
+                while others[0].is_alive() and not store.work("look", lambda say: say(WAITING).fetchall()):
+                    pass
+            return cursor
+
+        return writing.acquire(say_and_let, "t", "{}", 600, create=create)
+
+    try:
+        return store.work("write", work)
+    finally:
+        others[0].join(30)
+
+
+async def test_a_lease_knows_what_its_predecessor_wrote_last(postgres: Server, schema: str) -> None:
+    """A holder whose lease has run out writes before its successor looks, or not at all."""
+    async with PostgresStore(postgres.dsn, schema=schema) as store:
+        old = await store.acquire("t", "{}", 0, create=True)
+        assert await store.commit(next_of(old, 0))
+
+        def write(say: Say) -> None:
+            with contextlib.suppress(LeaseLostError):
+                writing.commit(say, next_of(old, 1))
+
+        with anyio.fail_after(30):
+            new = await to_thread.run_sync(partial(acquire_while, store, "SELECT", write, create=False))
+        found = await store.thread("t")
+        assert found is not None
+        assert (new.number, new.fence) == (found.number, found.fence)
+
+
+async def test_a_thread_that_is_given_back_meanwhile_is_busy_and_not_unknown(postgres: Server, schema: str) -> None:
+    """A thread without a transaction goes with its lease, but not while somebody else takes it."""
+    async with PostgresStore(postgres.dsn, schema=schema) as store:
+        first = await store.acquire("t", "{}", 600, create=True)
+
+        def release(say: Say) -> None:
+            writing.release(say, first)
+
+        with anyio.fail_after(30), pytest.raises(ThreadBusyError):
+            await to_thread.run_sync(partial(acquire_while, store, "INSERT", release, create=True))
+        assert (await store.acquire("t", "{}", 600, create=True)).number == 0
 
 
 async def test_a_lost_read_is_read_again(schema: str, wire: Wire) -> None:
