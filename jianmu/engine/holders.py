@@ -32,7 +32,10 @@ def is_gone(holder: str | None) -> bool:
         return False
     if host != _host() or type(pid) is not int or pid < 1:
         return False
-    return started != _started(pid) if _has_proc() else not _is_alive(pid)
+    if not _has_proc():
+        return not _is_alive(pid)
+    found = _started(pid)
+    return found is None or found != started
 
 
 @cache
