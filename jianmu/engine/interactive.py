@@ -131,7 +131,7 @@ class InteractiveNode(NodeMixin, Behaviour):
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back the question, or the result held."""
         self._asked = value.get("asked")
-        self._is_again = value.get("again", False)
+        self._is_again, self._is_typed = value.get("again", False), False
         self._finished = value.get("held", -1)
         record, interaction = self._record(), self.context.run.interaction
         if record is None:

@@ -44,8 +44,14 @@ def attempt(what: str, fn: Callable[..., Value], *args: Value) -> Value:
 
 def explained(found: list[Any]) -> str:
     """Return what Pydantic refused: the kind, the place by index, and the type that was given."""
-    told = [each["type"] + _place(each["loc"], each["input"]) for each in found[:3]]
+    told = [each["type"] + _tag(each) + _place(each["loc"], each["input"]) for each in found[:3]]
     return ", ".join(told) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _tag(found: dict[str, Any]) -> str:
+    # only where a checkpoint is read there is a context: the tag is a word of the program that has written it
+    tag = found.get("ctx", {}).get("tag")
+    return "" if tag is None else f" '{tag}'"
 
 
 def _place(loc: tuple[int | str, ...], given: Value) -> str:

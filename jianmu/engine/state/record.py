@@ -81,7 +81,7 @@ def _validated(schema: Schema, values: Values, is_json: bool, found: list[Any]) 
             return validator.validate_json(to_json(values), by_name=True, by_alias=False)
         return validator.validate_python(dict(values), by_name=True, by_alias=schema.has_entry_rules)
     except ValidationError as error:
-        found.extend(error.errors(include_url=False, include_context=False))
+        found.extend(error.errors(include_url=False, include_context=is_json))
         raise
 
 
