@@ -106,6 +106,12 @@ class Entries(Generic[S]):
 
     # Entries
 
+    def _attend(self) -> None:
+        """Have somebody write behind and look for mail, where coroutines can live."""
+        holding, group = self._session.holding, self._runner.tasks.group
+        if holding is not None and group is not None:
+            holding.start(group)
+
     def _check_input(self, input: Values | None) -> None:
         if input is not None:
             self._runner.manager.check_input(input)

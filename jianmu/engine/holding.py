@@ -358,7 +358,7 @@ class Holding:
                 self._keeper.beat()
             try:
                 await self._look_for_mail()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines
                 self._fail(error)
 
     async def _look_for_mail(self) -> None:
@@ -374,8 +374,8 @@ class Holding:
             self._stirred = anyio.Event()
             try:
                 await self.flush()
-            except StoreError:
-                return  # the run was told
+            except Exception:  # noqa: BLE001  # the run was told, and ends with it
+                return
 
     async def after_pass(self) -> None:
         """Save the pass, or have it saved: by `level`."""

@@ -140,10 +140,9 @@ class Runs(Entries[S]):
         self._session.is_at_work = True
         try:
             async with self._runner.host.opened():
-                if self._session.holding is not None and self._runner.tasks.group is not None:
-                    self._session.holding.start(self._runner.tasks.group)
+                self._attend()
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
-                if self._session.holding is not None and is_outside:
+                if self._session.holding is not None:
                     self._session.holding.rest()
             if end.error is not None:
                 raise end.error

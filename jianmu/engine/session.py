@@ -149,12 +149,11 @@ class Session(Thread[S]):
             await self._take_in_memory(wanted, create=create)
             yield
             return
-        if not (self.holding.is_held and wanted == self.thread_id):
-            await self.holding.leave()
-            stored = await self._acquire(self.holding, wanted, create=create, waits=waits)
-        else:
-            stored = None
+        stored = None
         try:
+            if not (self.holding.is_held and wanted == self.thread_id):
+                await self.holding.leave()
+                stored = await self._acquire(self.holding, wanted, create=create, waits=waits)
             await self._take_stored(self.holding, wanted, stored, as_it_is=as_it_is)
             yield
         finally:
