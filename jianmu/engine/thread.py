@@ -227,7 +227,7 @@ class Thread(Generic[S]):
         self._is_loaded = runner.parked is not None
 
     async def leave(self) -> None:
-        """Take the tree off the current thread. One that is suspended, or was loaded and not run, has nothing to halt."""
+        """Take the tree off the current thread; what is suspended, or was loaded and not run, has nothing to halt."""
         if (self._is_loaded or self.runner.phase is Phase.SUSPENDED) and not self.runner.tasks.is_busy:
             self._lay_down()
         else:
