@@ -23,6 +23,8 @@ from jianmu.stores.tables import Dialect, Mode, Say, Texts
 if TYPE_CHECKING:  # an extra: it may be absent
     import psycopg
 
+    from jianmu.stores.connections import Connection
+
 T = TypeVar("T")
 
 DIALECT = Dialect(
@@ -63,6 +65,8 @@ class PostgresStore(SQLStore):
     def __init__(self, dsn: str, *, schema: str = "jianmu", connections: int = 8, patience: float = 60.0) -> None:
         if not 1 <= len(schema.encode(errors="replace")) <= 63 or "\0" in schema:
             raise StoreError("a schema's name has 1 to 63 bytes, and no NUL")
+        if connections < 1:
+            raise StoreError("a store has at least one connection")
         self._connections = Connections(dsn, schema, connections)
         self._schema = schema
         self._most = connections
@@ -133,7 +137,7 @@ class PostgresStore(SQLStore):
                 return connection.execute(self._texts[text].encode(), values)
 
             if not self._is_ready:
-                self._prepare(say)
+                self._prepare(connection, say)
                 self._is_ready = True
             yield say
 
@@ -166,7 +170,7 @@ class PostgresStore(SQLStore):
             raise LostError("a connection to PostgreSQL was lost in a transaction, which is still under way")
         return found == ("committed",)
 
-    def _prepare(self, say: Say) -> None:
+    def _prepare(self, connection: Connection, say: Say) -> None:
         """Make the tables, or bring them to today's version, one process after the other."""
         if self._has_tables(say) and tables.version(say) == tables.VERSION:
             return
@@ -174,8 +178,7 @@ class PostgresStore(SQLStore):
         try:
             say("SELECT pg_advisory_xact_lock(?, hashtext(?))", (MIGRATING, self._schema))
             if not say("SELECT 1 FROM pg_namespace WHERE nspname = ?", (self._schema,)).fetchall():
-                name = self._schema.replace('"', '""').replace("%", "%%")
-                say(f'CREATE SCHEMA "{name}"')
+                connection.execute('CREATE SCHEMA "{}"'.format(self._schema.replace('"', '""')).encode())
             if not self._has_tables(say):
                 tables.create(say, DIALECT)
             tables.migrate(say)

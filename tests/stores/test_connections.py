@@ -95,6 +95,12 @@ def test_a_name_that_postgresql_would_cut_off_is_refused(name: str) -> None:
         PostgresStore("", schema=name)
 
 
+def test_a_store_without_connections_is_refused() -> None:
+    """It would wait for one for ever."""
+    with pytest.raises(StoreError, match="at least one connection"):
+        PostgresStore("", connections=0)
+
+
 @anyio_test
 async def test_a_server_that_was_never_reached_is_told_at_once(postgres: Server) -> None:
     """A wrong name or address is no server that is away: the error has PostgreSQL's words, and no password."""
@@ -110,7 +116,7 @@ async def test_a_server_that_was_never_reached_is_told_at_once(postgres: Server)
 @anyio_test
 async def test_a_name_is_taken_as_it_is(postgres: Server) -> None:
     """A schema may have any name."""
-    name = f'{fresh_schema()} "%s" {{0}} $1 É'
+    name = f'{fresh_schema()} "%s" ? {{now}} $1 É'
     async with PostgresStore(postgres.dsn, schema=name) as store:
         assert await store.commit(first(await store.acquire("t", "{}", 60, create=True)))
     async with PostgresStore(postgres.dsn, schema=name) as store:
