@@ -11,7 +11,7 @@ from typing import Literal
 
 from cyclopts import App, CycloptsError
 
-from jianmu.cli import inbox, threads, upkeep
+from jianmu.cli import checking, inbox, threads, upkeep
 from jianmu.cli.demo import run_demo
 from jianmu.cli.drawing import Format, draw_agent
 from jianmu.cli.ending import Kept
@@ -31,14 +31,6 @@ app = App(
 )
 
 AGENTS = "Agents"
-COMMANDS = {
-    "Threads": (threads.threads, threads.show, threads.history, threads.fork, threads.prune, threads.delete),
-    "Questions": (inbox.inbox, inbox.answer, inbox.approve, inbox.reject, inbox.claim, inbox.release),
-    "Upkeep": (upkeep.drive, upkeep.recover, upkeep.sweep, upkeep.settle),
-}
-for group, commands in COMMANDS.items():
-    for command in commands:
-        app.command(command, group=group)
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -172,12 +164,25 @@ def tree(
 
 
 @app.command(group=AGENTS)
-def demo(file: Path | None = None, /, *, report: Path | None = None, debug: Flag = False) -> int:
+def demo(file: Path | None = None, /, *, report: Path | None = None, store: Place = None, debug: Flag = False) -> int:
     """Work through refund requests: a rule decides what it can, and you decide the rest.
+
+    Stop it as you like, also by a kill: started again it goes on where it was.
 
     Args:
         file: requests as JSON Lines; by default 20 that come with jianmu.
         report: where the report is written, as JSON if it is named so; by default refund-report.md.
+        store: where what was done is kept.
         debug: show the traceback of an error.
     """
-    return run_demo(file, report)
+    return run_demo(file, report, store)
+
+
+COMMANDS = {
+    "Threads": (threads.threads, threads.show, threads.history, threads.fork, threads.prune, threads.delete),
+    "Questions": (inbox.inbox, inbox.answer, inbox.approve, inbox.reject, inbox.claim, inbox.release),
+    "Upkeep": (upkeep.drive, upkeep.recover, upkeep.sweep, upkeep.settle, checking.check_threads),
+}
+for group, commands in COMMANDS.items():
+    for command in commands:
+        app.command(command, group=group)

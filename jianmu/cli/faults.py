@@ -7,7 +7,7 @@ import traceback
 from enum import IntEnum
 
 from jianmu.draw.outline import one_line
-from jianmu.errors import JianmuError, StateError
+from jianmu.errors import InvalidAnswerError, JianmuError, StateError
 
 
 class Exit(IntEnum):
@@ -37,6 +37,11 @@ def describe(error: BaseException) -> str:
         where = [f"thread '{thread}'"]
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return one_line(f"{said} ({where[0]})" if where else said)
+
+
+def describe_refusal(error: InvalidAnswerError, hint: str) -> str:
+    """Return why an answer was refused on one line, with what would not be instead of a whole schema."""
+    return f"{describe(error).partition('; it has to fit ')[0]}; answer with {hint}"
 
 
 def is_usage(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from pydantic import JsonValue
 from rich.text import Text
 
-from jianmu.cli.faults import Exit, UsageError, describe
+from jianmu.cli.faults import Exit, UsageError, describe, describe_refusal
 from jianmu.cli.forms import hint
 from jianmu.cli.load import parse_json
 from jianmu.cli.options import DEFAULTS, Flag, Json, Number, Options
@@ -255,7 +255,7 @@ async def _refusal(store: Store, id: str, error: InteractionError) -> str:
     if isinstance(error, AlreadyAnsweredError):
         return f"{type(error).__name__}: question '{id}' was answered before{_by(error.record)}; that answer stands"
     if isinstance(error, InvalidAnswerError):
-        return f"{describe(error)}; answer with {await _wanted(store, id)}"
+        return describe_refusal(error, await _wanted(store, id))
     return describe(error)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from jianmu.agent import Agent
 from jianmu.cli.asker import Asker
 from jianmu.cli.ending import Kept, conclude
-from jianmu.cli.faults import Exit, UsageError, describe, is_usage
+from jianmu.cli.faults import Exit, UsageError, describe, describe_refusal, is_usage
 from jianmu.cli.follow import Follower, Start
 from jianmu.cli.forms import hint
 from jianmu.cli.keyboard import Keyboard, is_terminal
@@ -108,12 +108,13 @@ def _resume_thread(agent: AnyAgent, said: Answer | None, kept: Kept, *, is_quiet
     return _followed(agent, start, kept, store, is_quiet=is_quiet)
 
 
-def recover_agent(kept: Kept, *, is_quiet: bool) -> Exit:
+def recover_agent(kept: Kept, *, waits: bool, is_quiet: bool) -> Exit:
     """Go on with a thread until its next question or its end; nobody is asked."""
     with redirect_stdout(sys.stderr):
         agent = load_agent(kept.target)
         store = give_store(agent, kept.place)
-        return _followed(agent, partial(agent.recover, kept.thread), kept, store, is_quiet=is_quiet, may_ask=False)
+        start = partial(agent.recover, kept.thread, wait=waits)
+        return _followed(agent, start, kept, store, is_quiet=is_quiet, may_ask=False)
 
 
 def _check(kept: Kept) -> None:
@@ -153,7 +154,7 @@ async def _refusing(agent: AnyAgent, call: Callable[[], Awaitable[T]]) -> T:
             raise  # a node's own
         text = describe(error)
         if isinstance(error, InvalidAnswerError) and error.id is not None:
-            text += f"; answer with {hint(agent.interaction.record(error.id).question.response_schema)}"
+            text = describe_refusal(error, hint(agent.interaction.record(error.id).question.response_schema))
     raise UsageError(text)
 
 

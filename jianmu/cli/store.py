@@ -46,6 +46,11 @@ def open_store(place: str | None, *, may_make: bool = False) -> Store:
     return SQLiteStore(path)
 
 
+def file_of(place: str | None) -> Path:
+    """Return the file of a store, or the one that it would have if it were in a file."""
+    return Path(FILE if place is None or place.startswith(SERVERS) else place)
+
+
 def give_store(agent: Agent[Any], place: str | None, *, may_make: bool = False) -> Store:
     """Have an agent keep its threads in the store at a place, unless it has one of its own; return the store.
 

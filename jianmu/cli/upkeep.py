@@ -27,17 +27,27 @@ SHORTEST = 0.05
 """Seconds between two looks, at least."""
 
 
-def recover(agent: str, thread: str, /, *, store: Place = None, quiet: Flag = False, debug: Flag = False) -> Exit:
+def recover(
+    agent: str,
+    thread: str,
+    /,
+    *,
+    wait: Flag = False,
+    store: Place = None,
+    quiet: Flag = False,
+    debug: Flag = False,
+) -> Exit:
     """Go on with an unfinished thread until its next question or its end; nobody is asked.
 
     Args:
         agent: module:name of an Agent, or of a function that returns one.
         thread: its id.
+        wait: wait for another process that is at work on it.
         store: where it is.
         quiet: show questions and errors only.
         debug: show the traceback of an error.
     """
-    return recover_agent(Kept(agent, thread=check_id(thread), place=store), is_quiet=quiet)
+    return recover_agent(Kept(agent, thread=check_id(thread), place=store), waits=wait, is_quiet=quiet)
 
 
 def drive(agent: str, /, *, once: Flag = False, every: str = "1s", options: Options = DEFAULTS) -> Exit:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import anyio
 import anyio.to_thread
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Sequence
 from pydantic import JsonValue
 
+from jianmu.cli.demo.gateway import Gateway
 from jianmu.cli.demo.reading import read_requests
 from jianmu.cli.demo.records import Decision, Desk, Filed, Request
 from jianmu.cli.demo.report import write_report
@@ -21,8 +21,6 @@ from jianmu.cli.telling import Note
 from jianmu.engine.node import AsyncNode, Node
 from jianmu.nodes import InteractiveNode, Repeat, Switch
 from jianmu.nodes import Request as Question
-
-LATENCY = 0.12
 
 
 class ReadFile(AsyncNode):
@@ -115,6 +113,10 @@ class NextDecision(Node):
 class Pay(AsyncNode):
     """Pay what was approved, and file the request. SUCCESS when it is filed; RUNNING while the gateway works."""
 
+    def __init__(self, name: str, gateway: Gateway) -> None:
+        super().__init__(name)
+        self._gateway = gateway
+
     async def update_async(self) -> Status:
         """Pay once, whatever happens to the run."""
         state: Desk = self.read_state()
@@ -122,12 +124,15 @@ class Pay(AsyncNode):
         request, outcome, note = decision.request, decision.outcome, decision.why
         if outcome == "approved":
             self.write_state({"paying": request.id})
-            is_paid = await self.once("pay", pay_through_gateway, request.id, request.account)
+            is_paid = await self.once("pay", self._pay, request.id, request.account)
             outcome, note = ("paid", note) if is_paid else ("unpaid", "the account is closed")
         filed = Filed(request=request, outcome=outcome, by=decision.by, note=note)
         self.write_state({"filed": [filed], "paying": None})
         self.emit(Note(text=entry(filed)))
         return Status.SUCCESS
+
+    async def _pay(self, id: str, account: str) -> bool:
+        return await self._gateway.pay(self.context.idempotency_key, id, account)
 
 
 class WriteReport(Node):
@@ -144,19 +149,14 @@ class WriteReport(Node):
         return Status.SUCCESS
 
 
-async def pay_through_gateway(id: str, account: str) -> bool:
-    """Stand for a payment service: it takes a while, and refuses accounts that are closed."""
-    await anyio.sleep(LATENCY)
-    return bool(id) and account == "open"
-
-
-def desk_tree(file: Path, report: Path, by: str) -> Behaviour:
+def desk_tree(file: Path, report: Path, by: str, gateway: Gateway) -> Behaviour:
     """Return the tree of the desk.
 
     Args:
         file: the requests, JSON Lines.
         report: where the report is written.
         by: what whoever answers is called.
+        gateway: pays.
     """
     cases: dict[str, Behaviour] = {
         "invalid": Refuse("refuse"),
@@ -165,7 +165,7 @@ def desk_tree(file: Path, report: Path, by: str) -> Behaviour:
     }
     decide = Switch("decide", lambda state: state.kind, cases)
     request = _sequence("request", Take("take"), Validate("validate"), Classify("classify"), decide)
-    decision = _sequence("settle", NextDecision("next decision"), Pay("pay"))
+    decision = _sequence("settle", NextDecision("next decision"), Pay("pay", gateway))
     lanes = [Repeat("decide all", request, times=_count), Repeat("settle all", decision, times=_count)]
     work = Parallel("work", ParallelPolicy.SuccessOnAll(), children=lanes)
     return _sequence("refund desk", ReadFile("read", file), work, WriteReport("report", file, report))

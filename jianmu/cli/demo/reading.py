@@ -15,7 +15,6 @@ from jianmu.cli.demo.records import Request, Skipped
 LONGEST = 100_000
 WORDS = {
     "missing": "is missing",
-    "is_instance_of": "has to be a number",
     "string_unicode": "is no valid Unicode",
     "int_type": "has to be a whole number",
     "string_type": "has to be a text",
@@ -77,6 +76,8 @@ def _parsed(raw: bytes, number: int) -> Request | str:
 
 
 def _request(fields: dict[str, object], number: int) -> Request | str:
+    if type(fields.get("amount", 0)) not in (int, Decimal):
+        return "amount: has to be a number"
     try:
         return Request.model_validate({**fields, "line": number, "same_as": None})
     except ValidationError as error:

@@ -6,10 +6,12 @@ import operator
 from decimal import Decimal
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from jianmu.draw.outline import one_line
+from jianmu.engine.state import Ephemeral
 
+RUN = Ephemeral("run")
 Kind = Literal["invalid", "small", "doubtful"]
 Outcome = Literal["paid", "unpaid", "declined", "refused"]
 
@@ -33,18 +35,13 @@ class Request(BaseModel):
 
     id: str = Field(min_length=1, max_length=40)
     customer: str = Field(min_length=1, max_length=200)
-    amount: Decimal
+    amount: Decimal = Field(strict=False)  # in JSON it is a text, so that no digit is lost
     currency: str = Field(default="EUR", max_length=10)
     days: int = 0
     reason: str = Field(default="", max_length=2000)
     account: Literal["open", "closed"] = "open"
     line: int = 0
     same_as: int | None = None
-
-    @field_validator("amount", mode="before")
-    @classmethod
-    def _number(cls, value: object) -> object:
-        return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @property
     def price(self) -> str:
@@ -87,7 +84,7 @@ class Filed(BaseModel):
 
 
 class Desk(BaseModel):
-    """The state of the desk.
+    """The state of the desk; each run begins with an empty one.
 
     Attributes:
         lines: the lines of the file that are not blank.
@@ -101,12 +98,12 @@ class Desk(BaseModel):
         filed: one for each request done with, in order.
     """
 
-    lines: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    requests: tuple[Request, ...] = ()
-    current: Request | None = None
-    problem: str = ""
-    kind: Kind = "doubtful"
-    decisions: Annotated[list[Decision], operator.add] = Field(default_factory=list)
-    paying: str | None = None
-    filed: Annotated[list[Filed], operator.add] = Field(default_factory=list)
+    lines: Annotated[int, RUN] = 0
+    skipped: Annotated[tuple[Skipped, ...], RUN] = ()
+    requests: Annotated[tuple[Request, ...], RUN] = ()
+    current: Annotated[Request | None, RUN] = None
+    problem: Annotated[str, RUN] = ""
+    kind: Annotated[Kind, RUN] = "doubtful"
+    decisions: Annotated[list[Decision], operator.add, RUN] = Field(default_factory=list)
+    paying: Annotated[str | None, RUN] = None
+    filed: Annotated[list[Filed], operator.add, RUN] = Field(default_factory=list)
