@@ -5,8 +5,10 @@ As root the server runs as the user `pgserver`, which the wheel makes.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -63,7 +65,8 @@ class Server:
     def close(self) -> None:
         """End it for good, if it was ever started."""
         if "_server" in vars(self):
-            self.stop("immediate")
+            with contextlib.suppress(subprocess.CalledProcessError):  # it is not running
+                self.stop("immediate")
             shutil.rmtree(self._server.pgdata)
 
 
