@@ -77,7 +77,8 @@ def fresh_schema() -> str:
 
 def empty(dsn: str, schema: str) -> None:
     """Remove what a store keeps in a schema; that takes less time than making another one."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    no_tables = contextlib.suppress(psycopg.errors.UndefinedTable)  # the store was never used
+    with no_tables, psycopg.connect(dsn, autocommit=True) as connection:
         for table in ("threads", "log", "rows", "questions"):
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
 
