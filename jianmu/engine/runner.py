@@ -108,6 +108,7 @@ class ReactiveRunner(Generic[S]):
         self.options = options or Options()
         self.phase = Phase.IDLE
         self.auto_driving = False
+        self.is_over = False  # set where a run that is gone on with had its result already
         self.parked: Any = None  # Any: JSON, the position before the halt of a run that was cut short
         self.wake = Wake()
         self.pace = Pace(self.options.poll_interval, self.options.min_interval)
@@ -220,6 +221,9 @@ class ReactiveRunner(Generic[S]):
     async def _loop(self, until_suspend: bool) -> End:
         """Pass by pass, until something ends the run."""
         await checkpoint()
+        if self.is_over:
+            self.is_over = False
+            return End(self.root.status)
         while True:
             end = self._cut_short() if self._stop is not None or self.context.limits.given else None
             if end is not None:

@@ -105,6 +105,7 @@ class Runs(Entries[S]):
         self._set(call)
         self._context.events.emit(RunStarted(resumed=True))
         self._session.revive()
+        self._runner.is_over = self._runner.root.status in (Status.SUCCESS, Status.FAILURE)
 
     async def _begin_queued(self, call: Call) -> None:
         """Start a new run with an input that waited for its turn."""
