@@ -49,7 +49,7 @@ async def _check(store: Store, *, agent: Agent[Any], status: ThreadStatus | None
     if options.json:
         return len(wrong)
     if wrong:
-        columns = [Column("thread", folds=True), Column("status"), Column("why", folds=True)]
+        columns = [Column("thread", gives="fold"), Column("status"), Column("why", gives="fold")]
         write_table(columns, [(info.thread_id, status_text(info.status), why) for info, why in wrong])
     say(f"{len(wrong):,} of {count:,} threads do not fit")
     return len(wrong)

@@ -88,7 +88,9 @@ async def _list(
     if not found:
         print("no open questions", file=sys.stderr)
         return
-    write_table([Column("id"), Column("asked"), Column("question")], [row for each in found for row in _rows(each)])
+    write_table(
+        [Column("id"), Column("asked"), Column("question", gives="cut")], [row for each in found for row in _rows(each)]
+    )
     if has_more:
         print(f"there are more: --after '{found[-1].cursor}'", file=sys.stderr)
 

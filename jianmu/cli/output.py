@@ -7,11 +7,13 @@ import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TextIO, TypeVar  # Any: JSON
+from typing import Any, Literal, TextIO, TypeVar  # Any: JSON
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +26,8 @@ Fetch = Callable[..., Awaitable[Sequence[T]]]
 """Returns a page: up to `limit` rows `after` the cursor of one."""
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 PAGE = 100
+LEAST = 16
+"""Cells of a column that has given way."""
 WIDE = 2000
 """Columns of what is no terminal."""
 
@@ -56,38 +60,55 @@ def width() -> int:
     return shutil.get_terminal_size().columns if stdout().isatty() else WIDE
 
 
+@dataclass(frozen=True)
 class Column:
     """One column of a table.
 
-    Args:
+    Attributes:
         title: stands above it.
-        folds: whether what is too long goes on in the next line; else it is cut.
+        gives: how it gives way where the terminal is narrow: what does not fit is cut off, or folded.
         is_number: whether it is set to the right.
     """
 
-    def __init__(self, title: str, *, folds: bool = False, is_number: bool = False) -> None:
-        self.title = title
-        self.folds = folds
-        self.is_number = is_number
+    title: str
+    gives: Literal["cut", "fold"] | None = None
+    is_number: bool = False
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
     """Write a table that fits the terminal; what holds text of others is shown as it is, and obeyed by nobody."""
+    cells = [[cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
+    for column, cells_wide in zip(columns, _widths(columns, cells), strict=True):
         table.add_column(
             column.title,
+            width=cells_wide,
             justify="right" if column.is_number else "left",
-            no_wrap=not column.folds,
-            overflow="fold" if column.folds else "ellipsis",
+            no_wrap=column.gives != "fold",
+            overflow="fold" if column.gives == "fold" else "ellipsis",
         )
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(one_line(cell)) for cell in row))
+    for row in cells:
+        table.add_row(*row)
     console = Console(file=stdout(), width=width(), highlight=False, markup=False, emoji=False)
     with console.capture() as shown:
         console.print(table)
     for line in shown.get().splitlines():
         say(line.rstrip())
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> list[int]:
+    """Return how wide each column is: those that are cut give way first."""
+    widths = [
+        max(cell_len(text) for text in (column.title, *(row[number].plain for row in rows)))
+        for number, column in enumerate(columns)
+    ]
+    excess = sum(widths) + 2 * len(widths) - width()
+    for gives in ("cut", "fold"):
+        mine = [number for number, column in enumerate(columns) if column.gives == gives]
+        while excess > 0 and mine and widths[widest := max(mine, key=widths.__getitem__)] > LEAST:
+            widths[widest] -= 1
+            excess -= 1
+    return widths
 
 
 async def rows_of(fetch: Fetch[T], cursor: Callable[[T], object], after: object, limit: int | None) -> AsyncIterator[T]:
@@ -151,6 +172,11 @@ def ahead(then: datetime | None) -> str:
         return ""
     seconds = (then - datetime.now(UTC)).total_seconds()
     return f"in {span(seconds)}" if seconds > 0 else "now"
+
+
+def short(then: datetime | None) -> str:
+    """Return an instant as the clock on the wall shows it, without the year."""
+    return "" if then is None else f"{then.astimezone():%m-%d %H:%M:%S}"
 
 
 def local(then: datetime) -> str:

@@ -96,8 +96,8 @@ def _head(view: ThreadView) -> Iterator[tuple[str, str]]:
 def _question(question: Suspension, place: str) -> Iterator[str]:
     told = " ".join(question.message.split())
     yield _cut(f"{question.path}: {told}")
-    yield f"  id {question.id}{_for_whom(question)}"
-    yield f"  answer with {hint(question.response_schema)}: jianmu answer {question.id} JSON{place}"
+    yield f"  jianmu answer {question.id} JSON{place}"
+    yield _cut(f"  JSON is {hint(question.response_schema)}{_for_whom(question)}")
 
 
 def _for_whom(question: Suspension) -> str:

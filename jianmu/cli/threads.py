@@ -19,9 +19,9 @@ from jianmu.cli.output import (
     ahead,
     check_limit,
     first_of,
-    local,
     rows_of,
     say,
+    short,
     write_json,
     write_table,
 )
@@ -62,7 +62,13 @@ async def _list(
     if not found:
         print("no threads", file=sys.stderr)
         return
-    columns = [Column("thread", folds=True), Column("status"), Column("due"), Column("changed"), Column("stands")]
+    columns = [
+        Column("thread", gives="fold"),
+        Column("status"),
+        Column("due"),
+        Column("changed"),
+        Column("stands", gives="cut"),
+    ]
     write_table(columns, map(_row, found))
     if has_more:
         print(one_line(f"there are more: --after {found[-1].thread_id}"), file=sys.stderr)
@@ -118,7 +124,8 @@ async def _history(store: Store, *, thread: str, after: int, limit: int | None, 
         return
     found, has_more = await first_of(fetch, _number, after, limit or PAGE)
     number, size = Column("number", is_number=True), Column("bytes", is_number=True)
-    columns = [number, Column("time"), Column("for"), Column("status"), size, Column("writes"), Column("nodes")]
+    lists = Column("writes", gives="cut"), Column("nodes", gives="cut")
+    columns = [number, Column("time"), Column("for"), Column("status"), size, *lists]
     write_table(columns, map(_step, found))
     if has_more:
         print(f"there are more: --after {found[-1].number}", file=sys.stderr)
@@ -129,9 +136,8 @@ def _number(written: Written) -> int:
 
 
 def _step(written: Written) -> tuple[str | Text, ...]:
-    time = local(written.time) if written.time else ""
     what = (written.what or "", status_text(written.status or ""), f"{written.size:,}")
-    return str(written.number), time, *what, ", ".join(written.fields), ", ".join(written.nodes)
+    return str(written.number), short(written.time), *what, ", ".join(written.fields), ", ".join(written.nodes)
 
 
 def fork(thread: str, new: str | None = None, /, *, at: Number = None, options: Options = DEFAULTS) -> Exit:
