@@ -26,7 +26,7 @@ Fetch = Callable[..., Awaitable[Sequence[T]]]
 """Returns a page: up to `limit` rows `after` the cursor of one."""
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 PAGE = 100
-LEAST = 16
+LEAST = {"cut": 12, "fold": 16}
 """Cells of a column that has given way."""
 WIDE = 2000
 """Columns of what is no terminal."""
@@ -103,9 +103,9 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> list[i
         for number, column in enumerate(columns)
     ]
     excess = sum(widths) + 2 * len(widths) - width()
-    for gives in ("cut", "fold"):
+    for gives, least in LEAST.items():
         mine = [number for number, column in enumerate(columns) if column.gives == gives]
-        while excess > 0 and mine and widths[widest := max(mine, key=widths.__getitem__)] > LEAST:
+        while excess > 0 and mine and widths[widest := max(mine, key=widths.__getitem__)] > least:
             widths[widest] -= 1
             excess -= 1
     return widths
