@@ -102,7 +102,9 @@ async def _cannot_write(store: Checkpointer, old: Writer, new: Writer) -> None:
 async def an_unborn_thread_can_be_taken_over(store: Checkpointer) -> None:
     """Who makes a thread and lets its lease run out before the first transaction writes nothing into the next one's."""
     old = await take(store, "t", 0)
-    new = await begin(store, "t")
+    new = await take(store, "t")
+    await store.release(old.lease)
+    await new.write()
     await _cannot_write(store, old, new)
 
 

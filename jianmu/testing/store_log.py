@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from jianmu.engine.checkpoint import Checkpointer, Delivery, Kind, Row, Sought, Stored
 from jianmu.errors import StoreError
@@ -13,6 +14,7 @@ from jianmu.testing.store_scene import (
     begin,
     demand,
     key,
+    outcome,
     picture,
     question,
     refused,
@@ -53,8 +55,9 @@ async def another_number_changes_nothing(store: Checkpointer) -> None:
     writer = await story(store, "t")
     before = await picture(store, "t")
     rows, asked = (Row("effect", "new", "[]", 9),), (question("new", "t", came=9),)
-    for expected in (0, 5, 7):
-        step = writer.step(expected=expected, rows=rows, questions=asked, gone=(("effect", "kept"),))
+    for expected, releases in product((0, 5, 7), (False, True)):
+        fields = {"expected": expected, "releases": releases, "rows": rows, "questions": asked}
+        step = writer.step(**fields, gone=(("effect", "kept"),))
         await refused(StoreError, store.commit(step), f"a transaction for number {expected} + 1 after number 6")
         same(await picture(store, "t"), before, "the thread afterwards")
     same(await store.row("t", "effect", "new"), None, "a row of the refused transaction")
@@ -79,16 +82,34 @@ async def a_transaction_is_all_or_nothing(store: Checkpointer) -> None:
     await writer.write()
 
 
+async def a_transaction_keeps_to_its_thread(store: Checkpointer) -> None:
+    """What a transaction names it finds in its own thread alone; a neighbour's rows and questions stay as they were."""
+    await story(store, "other")
+    before = await picture(store, "other")
+    writer = await story(store, "t")
+    told = Delivery(key("other", "open"), ended='{"why":"halted"}', consumed=True, unused=True, is_gone=True)
+    await outcome(store.commit(writer.step(delivered=(told,))))
+    same(await picture(store, "other"), before, "the neighbour after a delivery of its question")
+    thread = await store.thread("t")
+    writer.number = thread.number if thread else 0
+    rows = (Row("cache", "c", "[7]", 7), Row("effect", "past", "[8]", 7))
+    await writer.write(gone=(("tree", "t"),), closed=(("effect", "kept"),), rows=rows)
+    same(await picture(store, "other"), before, "the neighbour after a transaction with ids that it has too")
+
+
 async def a_row_takes_the_place_of_its_like(store: Checkpointer) -> None:
     """A row stands in the place of the one with its kind and id, and a row that is gone is gone."""
     writer = await take(store, "t")
     first = (Row("effect", "x", "[1]", 1), Row("cache", "x", "[2]", 1), Row("base", "x", "[3]", 1))
-    await writer.write(rows=first)
+    await writer.write(rows=(*first, Row("base", "y", "[0]", 1)))
     await writer.write(rows=(Row("effect", "x", "[4]", 1, 2),))
     same(await store.row("t", "effect", "x"), Row("effect", "x", "[4]", 1, 2), "the row that was written again")
     same(await store.row("t", "base", "x"), first[2], "the row of another kind with its id")
-    await writer.write(gone=(("base", "x"), ("effect", "never")), rows=(Row("cache", "x", "[5]", 3),))
+    gone = (("base", "x"), ("effect", "never"), ("input", "x"))
+    await writer.write(gone=gone, rows=(Row("cache", "x", "[5]", 3),))
+    same(await store.row("t", "base", "y"), Row("base", "y", "[0]", 1), "the row with another id")
     same(await store.row("t", "base", "x"), None, "the row that went")
+    same(await store.row("t", "effect", "x"), Row("effect", "x", "[4]", 1, 2), "the row of another kind")
     stored = await store.read("t")
     same(stored and stored.snapshot, Row("cache", "x", "[5]", 3), "the snapshot")
     same(await store.row("other", "cache", "x"), None, "a row of a thread that is not there")
@@ -180,10 +201,11 @@ async def trim_removes_what_is_done_with(store: Checkpointer) -> None:
     same(_ids(await store.read("t")), (("b2", 4), (6,), "kept t", "open"), "what is read after a trim at 4")
     left = [asked.id for asked in await store.questions(Sought(thread_id="t", status=None))]
     same(left, [key("t", "open")], "the questions after a trim at the number with which another was done with")
+    same(await store.row("t", "cache", "c"), None, "a snapshot taken at 4 after a trim at 4")
     await store.trim("t", Row("base", "b2", "[6]", 6))
     same(_ids(await store.read("t")), (("b2", 6), (), "kept t", "open"), "what is read after a trim at 6")
     same(await store.log("t"), [], "the log after a trim at 6")
-    done: list[tuple[Kind, str]] = [("base", "b"), ("cache", "c"), ("input", "in")]
+    done: list[tuple[Kind, str]] = [("base", "b"), ("input", "in")]
     for kind, id in done:
         same(await store.row("t", kind, id), None, f"the {kind} '{id}' after a trim at 6")
     await writer.write()

@@ -92,8 +92,9 @@ async def a_step_is_taken_once(store: Checkpointer) -> None:
     await _move(store, False, "an expiry that knows nothing of the escalation", expiry("q"))
     fields = {"assignee": "boss", "next_at": NOON + 60, "expires_at": NOON + 60, "taken": 1}
     same(await _find(store, "q"), question("q", "t", came=2, **fields), "the question afterwards")
-    await _move(store, True, "an answer after it", answer("q", taken=1, taken_after=1, assignee="boss"))
-    same((await _find(store, "q")).asked, question("q", "t").asked, "what was asked")
+    await _move(store, True, "an answer after it", answer("q", taken=1, taken_after=2))
+    ended = {"came": 2, "expires_at": NOON + 60, "taken": 2, "status": "answered", "ended": answer("q").ended}
+    same(await _find(store, "q"), question("q", "t", **ended), "the answered question")
 
 
 async def a_claim_keeps_others_off(store: Checkpointer) -> None:

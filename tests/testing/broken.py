@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint, current_token
 from jianmu.engine.checkpoint import Lease, Row, Sought
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import MemoryStore
-from jianmu.testing.store_scene import NOON
+from jianmu.testing.store_scene import NOON, answer
 
 Real = Callable[..., Awaitable[Any]]
 BROKEN: dict[str, tuple[str, str, Callable[..., Any]]] = {}
@@ -74,6 +74,15 @@ async def writes_what_can_be_written(store, real, step):
     except StoreError:
         await real(replace(step, questions=()))
         raise
+
+
+@broken("commit", finds="a_transaction_keeps_to_its_thread")
+async def delivers_for_everybody(store, real, step):
+    if step.delivered and step.delivered[0].ended:
+        row = (await store.questions(Sought(ids=(step.delivered[0].id,))))[0]
+        move = answer(row.id, status="withdrawn", ended=step.delivered[0].ended)
+        await store.move([move], wake_at=NOON)
+    return await real(step)
 
 
 @broken("commit", finds="a_row_takes_the_place_of_its_like")
