@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any
 
+import pytest
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Selector, Sequence
@@ -19,10 +21,29 @@ from jianmu.engine.node import AsyncNode, Node
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.request import Request
 from jianmu.nodes import AskHuman
-from jianmu.stores import MemoryStore
+from jianmu.stores.sql import SQLStore
+from tests.anystore import Stores
 
 SUCCESS, FAILURE, RUNNING, INVALID = Status.SUCCESS, Status.FAILURE, Status.RUNNING, Status.INVALID
-WAYS = ("here", "json", "store")
+
+
+class Way(str):
+    """How a run is handed on: `here` (not at all), `json`, or `store`, and then by the stores of one kind."""
+
+    __slots__ = ("stores",)
+    stores: Stores
+
+
+@pytest.fixture(
+    params=["here", "json", "sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("memory", "postgres"))]
+)
+async def way(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path) -> AsyncIterator[Way]:
+    """One way of going on elsewhere after the other."""
+    stores = Stores(request.param, tmp_path, lambda: request.getfixturevalue("postgres"))
+    found = Way(request.param if request.param in {"here", "json"} else "store")
+    found.stores = stores
+    yield found
+    await stores.close()
 
 
 class Desk(BaseModel):
@@ -35,27 +56,31 @@ class Desk(BaseModel):
 
 
 class Relay:
-    """A run that is handed from agent to agent: not at all, as JSON text, or by a store that they share.
+    """A run that is handed from agent to agent: not at all, as JSON text, or by stores on the same threads.
 
     Args:
-        way: one of `WAYS`.
+        way: how.
         build: makes the tree, anew for each agent.
         schema: the state's schema.
         options: the agents' own.
     """
 
-    def __init__(self, way: str, build: Callable[[], Behaviour], schema: Any = Desk, **options: Any) -> None:
+    def __init__(self, way: Way, build: Callable[[], Behaviour], schema: Any = Desk, **options: Any) -> None:
         self.way = way
+        self._name = way.stores.apart()
         self._build = build
         self._schema = schema
         self.clock = options.setdefault("clock", VirtualClock(autojump=True))
         self._options = options
-        if way == "store":
-            options["store"] = MemoryStore()
         self.agent = self._new()
 
     def _new(self) -> Agent[Any]:
-        return Agent(self._build(), self._schema, **self._options)
+        store = {"store": self.store()} if self.way == "store" else {}
+        return Agent(self._build(), self._schema, **self._options, **store)
+
+    def store(self) -> SQLStore:
+        """Return one more store on the run's thread."""
+        return self.way.stores(self._name)
 
     async def begin(self, *args: Any, **call: Any) -> Outcome:
         """Run until the first question."""

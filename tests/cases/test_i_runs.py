@@ -30,13 +30,13 @@ from tests.cases.people import (
     FAILURE,
     RUNNING,
     SUCCESS,
-    WAYS,
     AskAgain,
     AskInside,
     Desk,
     Note,
     Relay,
     Talk,
+    Way,
     Work,
     ask,
     par,
@@ -45,7 +45,6 @@ from tests.cases.people import (
 )
 
 pytestmark = pytest.mark.anyio
-each_way = pytest.mark.parametrize("way", WAYS)
 each_asking = pytest.mark.parametrize("asking", [ask, AskInside])
 
 
@@ -81,8 +80,7 @@ class Bank:
         return Talk(name, talk)
 
 
-@each_way
-async def test_i09_once_far_down_is_called_once(way: str) -> None:
+async def test_i09_once_far_down_is_called_once(way: Way) -> None:
     """`once` in a subtree of a subtree that were built before the agent and its store."""
     bank = Bank()
     relay = Relay(
@@ -96,10 +94,9 @@ async def test_i09_once_far_down_is_called_once(way: str) -> None:
     assert relay.values == {"pay": "pay 1", "q": "x", "both": "both 2", "z": "y"}
 
 
-@each_way
 @each_asking
 async def test_i13_an_expired_question_is_a_failure_and_late_answers_are_refused(
-    way: str, asking: Callable[..., Behaviour]
+    way: Way, asking: Callable[..., Behaviour]
 ) -> None:
     """Asked at 0, restarted at 30, nobody answered at 61: the node fails, the fallback runs, the answer is late."""
     done: list[str] = []
@@ -123,8 +120,8 @@ async def test_i13_an_expired_question_is_a_failure_and_late_answers_are_refused
             await relay.agent.resume("late", thread_id="t1")
         assert (await relay.agent.recover("t1")).status is SUCCESS
         assert done == ["fallback"]
-        await relay.move()
         assert relay.agent.interaction.record(asked.id).status == "expired"
+        await relay.move()
         with pytest.raises(ExpiredError):
             await relay.agent.resume("late", suspension_id=asked.id, thread_id="t1")
     assert done == ["fallback"]
@@ -161,8 +158,7 @@ async def test_i13_a_live_run_fails_the_node_at_its_deadline() -> None:
     assert times == [60]
 
 
-@each_way
-async def test_i14_new_input_is_refused_while_a_question_is_open(way: str) -> None:
+async def test_i14_new_input_is_refused_while_a_question_is_open(way: Way) -> None:
     """The error names the question; nothing was changed, and the question can be answered."""
     relay = Relay(way, lambda: seq("main", ask("q")))
     with anyio.fail_after(5):
@@ -178,9 +174,8 @@ async def test_i14_new_input_is_refused_while_a_question_is_open(way: str) -> No
     assert relay.agent.state.note == "first"
 
 
-@each_way
 @each_asking
-async def test_i14_new_input_can_withdraw_what_is_open(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i14_new_input_can_withdraw_what_is_open(way: Way, asking: Callable[..., Behaviour]) -> None:
     """Policy withdraw: the question is withdrawn, the input applied in a new run, a late answer refused."""
     relay = Relay(way, lambda: seq("main", asking("q")))
     with anyio.fail_after(5):
@@ -198,8 +193,7 @@ async def test_i14_new_input_can_withdraw_what_is_open(way: str, asking: Callabl
     assert relay.values == {"q": "x"}
 
 
-@each_way
-async def test_i25_withdrawing_input_ends_all_open_questions(way: str) -> None:
+async def test_i25_withdrawing_input_ends_all_open_questions(way: Way) -> None:
     """Two are open, of a leaf and of a coroutine: both are withdrawn."""
     relay = Relay(way, lambda: par("main", ask("a"), AskInside("b")))
     with anyio.fail_after(5):
@@ -226,9 +220,8 @@ async def test_a_run_over_one_that_was_cut_short_leaves_no_question_of_it_open()
         assert (await agent.resume("x")).status is SUCCESS
 
 
-@each_way
 @pytest.mark.parametrize("names", [("approve", "reject"), ("reject", "approve")])
-async def test_i15_one_of_two_racing_decisions_is_taken(way: str, names: tuple[str, str]) -> None:
+async def test_i15_one_of_two_racing_decisions_is_taken(way: Way, names: tuple[str, str]) -> None:
     """`approve` and `reject` at the same moment: one is accepted, the other told so; the node goes on once."""
     done: list[str] = []
     relay = Relay(way, lambda: seq("main", Approve("ok", Note("pay", done), message="pay?")))
@@ -255,8 +248,7 @@ async def test_i15_one_of_two_racing_decisions_is_taken(way: str, names: tuple[s
     assert done == (["pay"] if is_approved else [])
 
 
-@each_way
-async def test_i15_the_same_key_twice_is_recorded_and_used_once(way: str) -> None:
+async def test_i15_the_same_key_twice_is_recorded_and_used_once(way: Way) -> None:
     """Two deliveries of one answer: both calls return the one record, and `on_answer` is called once."""
     told: list[Any] = []
     relay = Relay(way, lambda: seq("main", AskAgain("q", told)))
@@ -270,9 +262,8 @@ async def test_i15_the_same_key_twice_is_recorded_and_used_once(way: str) -> Non
     assert told == ["request", 7]
 
 
-@each_way
 @each_asking
-async def test_i16_the_question_of_an_agent_in_an_agent_in_an_agent(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i16_the_question_of_an_agent_in_an_agent_in_an_agent(way: Way, asking: Callable[..., Behaviour]) -> None:
     """One question at the top, with the whole path; the answer goes straight there; nothing above runs again."""
     done: list[str] = []
 
@@ -299,8 +290,7 @@ async def test_i16_the_question_of_an_agent_in_an_agent_in_an_agent(way: str, as
     assert relay.values == {"q": "yes"}
 
 
-@each_way
-async def test_i17_an_approval_holds_for_what_was_shown(way: str) -> None:
+async def test_i17_an_approval_holds_for_what_was_shown(way: Way) -> None:
     """The amount was changed before the approval came: a new question shows the new one, and that is approved."""
     done: list[Any] = []
 
@@ -331,9 +321,8 @@ async def test_i17_an_approval_holds_for_what_was_shown(way: str) -> None:
     assert done == [50]
 
 
-@each_way
 @each_asking
-async def test_i18_new_deps_are_used_after_the_restart(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i18_new_deps_are_used_after_the_restart(way: Way, asking: Callable[..., Behaviour]) -> None:
     """Not asked again; the node goes on with the answer and the new deps."""
     seen: list[Any] = []
 
@@ -357,10 +346,9 @@ LOOPS: dict[str, Callable[[Behaviour], Behaviour]] = {
 }
 
 
-@each_way
 @each_asking
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_i19_each_round_asks_anew(way: str, asking: Callable[..., Behaviour], loop: str) -> None:
+async def test_i19_each_round_asks_anew(way: Way, asking: Callable[..., Behaviour], loop: str) -> None:
     """Two rounds over two questions: four questions with four ids; no round takes an answer of the other."""
     end = Note("end", [], FAILURE if loop == "until" else SUCCESS)
     relay = Relay(
@@ -380,9 +368,8 @@ async def test_i19_each_round_asks_anew(way: str, asking: Callable[..., Behaviou
     assert outcome.status is end.result
 
 
-@each_way
 @each_asking
-async def test_i19_each_item_is_a_round(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i19_each_item_is_a_round(way: Way, asking: Callable[..., Behaviour]) -> None:
     """A ForEach asks for each item, and each answer goes to its own."""
     relay = Relay(way, lambda: ForEach("each", lambda item, _: seq(item, asking(item)), over=lambda _: ["x", "y", "x"]))
     with anyio.fail_after(5):
@@ -395,9 +382,8 @@ async def test_i19_each_item_is_a_round(way: str, asking: Callable[..., Behaviou
     assert relay.values == {"x": "each/x/x", "y": "each/y/y"}
 
 
-@each_way
 @each_asking
-async def test_i21_waiting_for_a_person_is_no_running_time(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i21_waiting_for_a_person_is_no_running_time(way: Way, asking: Callable[..., Behaviour]) -> None:
     """Limit 10: suspended at 3, answered at 3603, one more second of work."""
     done: list[str] = []
     clock = VirtualClock(autojump=True)
@@ -439,9 +425,8 @@ async def test_i21_nor_is_it_under_run(asking: Callable[..., Behaviour], after: 
             assert clock.now() == 3607
 
 
-@each_way
 @each_asking
-async def test_i22_a_subtree_mounted_twice_asks_twice(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i22_a_subtree_mounted_twice_asks_twice(way: Way, asking: Callable[..., Behaviour]) -> None:
     """Two ids and two paths; answering the first leaves the second untouched."""
     relay = Relay(way, lambda: par("main", *(seq("form", asking("q"), Note("n", [])) for _ in range(2))))
     with anyio.fail_after(5):
@@ -455,8 +440,7 @@ async def test_i22_a_subtree_mounted_twice_asks_twice(way: str, asking: Callable
     assert relay.agent.state.log == ["n", "n"]
 
 
-@each_way
-async def test_i23_effects_and_questions_of_one_node_take_turns(way: str) -> None:
+async def test_i23_effects_and_questions_of_one_node_take_turns(way: Way) -> None:
     """once, ask, once, ask in one node, restarted before each answer: each effect once, each answer its own."""
     bank = Bank()
 
@@ -480,8 +464,7 @@ async def test_i23_effects_and_questions_of_one_node_take_turns(way: str) -> Non
     assert len(entries) == 3
 
 
-@each_way
-async def test_a_refusal_is_told_at_each_entry_of_the_round(way: str) -> None:
+async def test_a_refusal_is_told_at_each_entry_of_the_round(way: Way) -> None:
     """A question was declined, the node asks something else: after that answer it is told the refusal again."""
     told: list[str] = []
 
@@ -502,9 +485,8 @@ async def test_a_refusal_is_told_at_each_entry_of_the_round(way: str) -> None:
     assert relay.values == {"b": "B"}
 
 
-@each_way
 @each_asking
-async def test_after_a_refusal_the_next_attempt_asks_anew(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_after_a_refusal_the_next_attempt_asks_anew(way: Way, asking: Callable[..., Behaviour]) -> None:
     """A refusal holds for the activation that was told it: what a Retry enters again asks again, in the same round."""
     leaf = (lambda: ask("q")) if asking is ask else (lambda: _forgiving(AskInside("q")))
     relay = Relay(way, lambda: Retry("retry", leaf(), attempts=2))
@@ -516,9 +498,8 @@ async def test_after_a_refusal_the_next_attempt_asks_anew(way: str, asking: Call
     assert relay.values == {"q": "x"}
 
 
-@each_way
 @each_asking
-async def test_i24_a_default_is_the_deadlines_answer(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i24_a_default_is_the_deadlines_answer(way: Way, asking: Callable[..., Behaviour]) -> None:
     """At 60 the node gets "no", and the record says that it came from the deadline, from nobody."""
     relay = Relay(way, lambda: seq("main", asking("q", expires=[default("no", after=60)])), clock=VirtualClock())
     with anyio.fail_after(5):
@@ -526,15 +507,13 @@ async def test_i24_a_default_is_the_deadlines_answer(way: str, asking: Callable[
         await relay.clock.advance(60)
         await relay.move()
         assert (await relay.agent.recover("t1")).status is SUCCESS
-        await relay.move()
         record = relay.agent.interaction.record(id)
     assert relay.values == {"q": "no"}
     assert (record.status, record.source, record.answer and record.answer.by) == ("expired", "deadline", None)
 
 
-@each_way
 @pytest.mark.parametrize("asking", [ask, None])
-async def test_i26_a_withdrawn_question_stays_withdrawn(way: str, asking: Any) -> None:
+async def test_i26_a_withdrawn_question_stays_withdrawn(way: Way, asking: Any) -> None:
     """The answer to A is refused; A's node fails with the reason as feedback; B's answer is used."""
     relay = Relay(
         way, lambda: par("main", ForceSuccess("f", ask("a") if asking else _forgiving(AskInside("a"))), ask("b"))
@@ -595,8 +574,7 @@ async def test_i27_an_answer_wakes_a_live_run(
     assert agent.interaction.record(ids[0]).consumed_at is not None
 
 
-@each_way
-async def test_i28_attempts_share_a_key_and_rounds_do_not(way: str) -> None:
+async def test_i28_attempts_share_a_key_and_rounds_do_not(way: Way) -> None:
     """Retry: two calls, one key. Repeat: two calls, two other keys. Restarts in between change none of them."""
     keys: dict[str, list[str]] = {}
     for loop in ("retry", "repeat"):
@@ -628,9 +606,8 @@ async def test_i28_attempts_share_a_key_and_rounds_do_not(way: str) -> None:
     assert not set(keys["retry"]) & set(keys["repeat"])
 
 
-@each_way
 @each_asking
-async def test_i29_several_answers_are_taken_all_or_none(way: str, asking: Callable[..., Behaviour]) -> None:
+async def test_i29_several_answers_are_taken_all_or_none(way: Way, asking: Callable[..., Behaviour]) -> None:
     """The third does not fit: all stay open. Mended, all are answered and nothing runs; `recover` gives each out."""
     relay = Relay(way, lambda: par("main", asking("a"), asking("b"), asking("c", int)))
     with anyio.fail_after(5):

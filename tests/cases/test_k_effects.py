@@ -18,10 +18,9 @@ from jianmu.engine.clock import VirtualClock
 from jianmu.engine.request import Request
 from jianmu.errors import JournalMismatchError, OutcomeUnknownError, SetupError
 from jianmu.nodes import Catch, ForEach, LoopUntilSuccess, Repeat, Retry, Timeout
-from tests.cases.people import FAILURE, SUCCESS, WAYS, AskInside, Desk, Note, Relay, Talk, ask, par, seq
+from tests.cases.people import FAILURE, SUCCESS, AskInside, Desk, Note, Relay, Talk, Way, ask, par, seq
 
 pytestmark = pytest.mark.anyio
-each_way = pytest.mark.parametrize("way", WAYS)
 
 
 class Bank:
@@ -66,9 +65,8 @@ LOOPS: dict[str, tuple[Callable[[Behaviour], Behaviour], Any, int]] = {
 }
 
 
-@each_way
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_k18_attempts_share_an_effect_and_rounds_have_their_own(way: str, loop: str) -> None:
+async def test_k18_attempts_share_an_effect_and_rounds_have_their_own(way: Way, loop: str) -> None:
     """Three entries, with a restart before each: an attempt finds what the one before did, a round acts anew."""
     bank = Bank()
     make, result, calls = LOOPS[loop]
@@ -84,8 +82,7 @@ async def test_k18_attempts_share_an_effect_and_rounds_have_their_own(way: str, 
     assert turns == (1 if calls == 1 else 3)  # in one round the answer stays, as the effect does
 
 
-@each_way
-async def test_each_item_has_its_own_effect(way: str) -> None:
+async def test_each_item_has_its_own_effect(way: Way) -> None:
     """Under ForEach the item's key tells effects apart, however the list is ordered and restarted."""
     bank = Bank()
 
@@ -101,8 +98,7 @@ async def test_each_item_has_its_own_effect(way: str) -> None:
     assert len(bank.calls) == len(set(bank.keys)) == 2
 
 
-@each_way
-async def test_k33_siblings_and_rounds_each_have_an_effect_of_their_own(way: str) -> None:
+async def test_k33_siblings_and_rounds_each_have_an_effect_of_their_own(way: Way) -> None:
     """Two siblings with one key, in two rounds: four calls with four idempotency keys, whatever restarts."""
     bank = Bank()
     relay = Relay(
@@ -115,8 +111,7 @@ async def test_k33_siblings_and_rounds_each_have_an_effect_of_their_own(way: str
     assert len(bank.calls) == len(set(bank.keys)) == 4
 
 
-@each_way
-async def test_an_effect_per_activation_is_done_again_in_the_next_one_only(way: str) -> None:
+async def test_an_effect_per_activation_is_done_again_in_the_next_one_only(way: Way) -> None:
     """Under Retry each attempt acts under a key of its own; going on after an answer is no new activation."""
     bank = Bank()
 
@@ -171,10 +166,9 @@ async def _cut(relay: Relay, how: str) -> None:
             await agent.run(thread_id="t1")
 
 
-@each_way
 @pytest.mark.parametrize("how", ["halt", "cancel"])
 @pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
-async def test_k23_an_effect_that_was_cut_off_has_an_unknown_outcome(way: str, how: str, policy: str) -> None:
+async def test_k23_an_effect_that_was_cut_off_has_an_unknown_outcome(way: Way, how: str, policy: str) -> None:
     """Rerun under the same key; ask a person; or fail: as declared, in the same agent and in another."""
     bank = Bank()
     relay = Relay(way, lambda: seq("main", slow(bank, policy)))
@@ -197,8 +191,7 @@ async def test_k23_an_effect_that_was_cut_off_has_an_unknown_outcome(way: str, h
     assert len(set(bank.keys)) == 1
 
 
-@each_way
-async def test_k23_a_person_may_say_that_it_did_not_happen(way: str) -> None:
+async def test_k23_a_person_may_say_that_it_did_not_happen(way: Way) -> None:
     """Then it is called, under the same key; an answer that gives no result where one is needed is refused."""
     bank = Bank()
     relay = Relay(way, lambda: seq("main", slow(bank, "ask")))
@@ -298,9 +291,8 @@ async def test_k24_a_key_stands_for_one_effect_in_an_entry(wrong: Callable[..., 
     assert len(bank.calls) == 1
 
 
-@each_way
 @pytest.mark.parametrize("changed", ["arguments", "function"])
-async def test_k24_after_a_restart_a_key_stands_for_the_same_call(way: str, changed: str) -> None:
+async def test_k24_after_a_restart_a_key_stands_for_the_same_call(way: Way, changed: str) -> None:
     """Other arguments or another function under a key that was used: an error, and no result of the other call."""
     bank = Bank()
 
@@ -323,8 +315,7 @@ async def test_k24_after_a_restart_a_key_stands_for_the_same_call(way: str, chan
     assert len(bank.calls) == 1
 
 
-@each_way
-async def test_a_refused_use_of_a_key_can_be_mended_and_gone_on_with(way: str) -> None:
+async def test_a_refused_use_of_a_key_can_be_mended_and_gone_on_with(way: Way) -> None:
     """After the error `recover` enters the node again, and the right call finds its result."""
     bank = Bank()
     amounts = [5, 6, 5]
@@ -360,8 +351,7 @@ class Receipt(BaseModel):
     number: int
 
 
-@each_way
-async def test_a_result_has_its_type_the_first_time_and_after_a_restart(way: str) -> None:
+async def test_a_result_has_its_type_the_first_time_and_after_a_restart(way: Way) -> None:
     """It passes through JSON in any case, so that no entry can tell the difference."""
     seen: list[Any] = []
 
@@ -379,7 +369,7 @@ async def test_a_result_has_its_type_the_first_time_and_after_a_restart(way: str
     assert seen == [Receipt(number=7), Receipt(number=7)]
 
 
-async def test_writes_with_a_reducer_before_a_question_belong_into_once() -> None:
+async def test_writes_with_a_reducer_before_a_question_belong_into_once(way: Way) -> None:
     """Outside it is an error that shows the line to write; inside the write is done once, also after the answer."""
 
     async def wrong(node: Any) -> None:
@@ -393,11 +383,10 @@ async def test_writes_with_a_reducer_before_a_question_belong_into_once() -> Non
     with anyio.fail_after(5):
         with pytest.raises(Exception, match=r'self\.once\("log"'):
             await Agent(seq("main", Talk("t", wrong)), Desk).run_until_suspend()
-        for way in WAYS:
-            relay = Relay(way, lambda: seq("main", Talk("t", right)))
-            await relay.begin()
-            assert (await relay.resume("x")).status is SUCCESS
-            assert relay.agent.state.log == ["x"]
+        relay = Relay(way, lambda: seq("main", Talk("t", right)))
+        await relay.begin()
+        assert (await relay.resume("x")).status is SUCCESS
+        assert relay.agent.state.log == ["x"]
 
 
 async def test_what_has_no_json_form_cannot_be_kept() -> None:

@@ -19,17 +19,17 @@ from jianmu.engine.questions import Answer
 from jianmu.engine.request import Request
 from jianmu.engine.state import Ephemeral, Transient
 from jianmu.errors import AlreadyAnsweredError, CorruptRecordError, StateWriteError, TreeMismatchError
-from jianmu.stores import MemoryStore
+from tests.anystore import Stores, each_store
 from tests.cases.leaves import Do
 from tests.cases.people import (
     RUNNING,
     SUCCESS,
-    WAYS,
     AskInside,
     Desk,
     Note,
     Relay,
     Talk,
+    Way,
     Work,
     ask,
     par,
@@ -38,7 +38,6 @@ from tests.cases.people import (
 from tests.house import imported, sources
 
 pytestmark = pytest.mark.anyio
-each_way = pytest.mark.parametrize("way", WAYS)
 
 
 async def test_k06_a_field_whose_type_has_changed_is_an_error_before_the_first_tick() -> None:
@@ -75,7 +74,7 @@ async def test_k07_a_record_that_names_code_runs_nothing(spoil: Any, tmp_path: P
     assert not tmp_path.joinpath("pwned").exists()
 
 
-async def test_k07_no_file_of_the_package_can_call_what_a_record_names() -> None:
+def test_k07_no_file_of_the_package_can_call_what_a_record_names() -> None:
     """Neither pickle nor its relatives are imported anywhere."""
     unsafe = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "yaml"}
     found = [
@@ -165,9 +164,8 @@ async def test_k13_cut_off_in_the_first_work_the_input_is_there() -> None:
     assert later.state.log == ["hi"]
 
 
-@each_way
 @pytest.mark.parametrize("asking", [ask, AskInside])
-async def test_k15_leaves_of_one_name_in_two_branches_are_told_apart(way: str, asking: Any) -> None:
+async def test_k15_leaves_of_one_name_in_two_branches_are_told_apart(way: Way, asking: Any) -> None:
     """The first `send` has finished and is not run again; the second one asks and gets the answer."""
     done: list[str] = []
     relay = Relay(way, lambda: par("main", seq("a", Work("send", done)), seq("b", asking("send"), Note("end", done))))
@@ -179,23 +177,24 @@ async def test_k15_leaves_of_one_name_in_two_branches_are_told_apart(way: str, a
     assert relay.values == {"send": "x"}
 
 
+@each_store
 @pytest.mark.parametrize("other", [False, True])
-async def test_k16_a_run_on_a_thread_finds_the_state_and_then_its_input(other: bool) -> None:
-    """Three runs, inputs 1, 2, 3, in one agent or in three that share the store: first restored, then the input."""
-    store = MemoryStore()
+async def test_k16_a_run_on_a_thread_finds_the_state_and_then_its_input(any_store: Stores, other: bool) -> None:
+    """Three runs, inputs 1, 2, 3, in one agent or in three that share the threads: first restored, then the input."""
     seen: list[Any] = []
 
     def look(node: Any) -> None:
         seen.append((node.read_state().amount, list(node.read_state().log)))
         node.write_state({"log": [node.read_state().amount]})
 
-    agent = Agent(seq("main", Do("look", look)), Desk, store=store)
+    agent = Agent(seq("main", Do("look", look)), Desk, store=any_store())
     for n in (1, 2, 3):
         if other:
-            agent = Agent(seq("main", Do("look", look)), Desk, store=store)
+            agent = Agent(seq("main", Do("look", look)), Desk, store=any_store())
         with anyio.fail_after(5):
             assert await agent.run({"amount": n}, thread_id="t1") is SUCCESS
     assert seen == [(1, []), (2, [1]), (3, [1, 2])]
+    assert (await any_store().show("t1")).run == 3
 
 
 @pytest.mark.parametrize("asking", [ask, AskInside])
@@ -224,8 +223,7 @@ async def test_k20_a_renamed_node_is_found_by_its_alias(asking: Any) -> None:
         assert fresh.state.values == {"confirm": "x"}
 
 
-@each_way
-async def test_k21_done_half_way_and_asking_each_goes_on_as_it_was(way: str) -> None:
+async def test_k21_done_half_way_and_asking_each_goes_on_as_it_was(way: Way) -> None:
     """A Parallel of the three ends as without a break; what was done is not done again."""
     done: list[str] = []
 
@@ -258,17 +256,18 @@ async def test_k21_done_half_way_and_asking_each_goes_on_as_it_was(way: str) -> 
     assert done == ["half 1", "done", "half 2", "half 3"]
 
 
-async def test_k22_a_cancelled_run_is_kept_and_then_the_cancellation_goes_on() -> None:
+@each_store
+@pytest.mark.parametrize("level", ["sync", "async", "exit"])
+async def test_k22_a_cancelled_run_is_kept_and_then_the_cancellation_goes_on(any_store: Stores, level: Any) -> None:
     """Cancelled at 1, a node wrote at 0.9: the store has it, with the position, before the cancellation comes out."""
     clock = VirtualClock(autojump=True)
-    store = MemoryStore()
 
     async def write(node: Any) -> None:
         await clock.sleep(0.9)
         node.write_state({"amount": 1})
         await clock.sleep(99)
 
-    agent = Agent(seq("main", Talk("w", write)), Desk, clock=clock, store=store)
+    agent = Agent(seq("main", Talk("w", write)), Desk, clock=clock, store=any_store(), durability=level)
     with anyio.fail_after(5):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -280,14 +279,19 @@ async def test_k22_a_cancelled_run_is_kept_and_then_the_cancellation_goes_on() -
                 group.start_soon(stop)
                 await agent.run(thread_id="t1")
         assert scope.cancelled_caught
-        kept = await store.load("t1")
-    assert kept is not None
-    assert (kept["status"], kept["state"]["fields"]["amount"]) == ("interrupted", 1)
+        kept = await any_store().show("t1")
+        assert (kept.status, kept.fields["amount"], kept.position) == (
+            "interrupted",
+            1,
+            {"main": "RUNNING", "main/w": "RUNNING"},
+        )
+        fresh = Agent(seq("main", Talk("w", write)), Desk, clock=clock, store=any_store())
+        assert (await fresh.recover("t1")).status is SUCCESS
+    assert clock.now() == 1 + 99.9
 
 
-@each_way
 @pytest.mark.parametrize("has_memento", [True, False])
-async def test_k26_a_count_goes_on_or_starts_anew(way: str, has_memento: bool) -> None:
+async def test_k26_a_count_goes_on_or_starts_anew(way: Way, has_memento: bool) -> None:
     """With a memento the count goes on after loading; without it starts from its first value."""
     seen: list[int] = []
 
@@ -360,8 +364,7 @@ class Scopes(Desk):
     handle: Annotated[Handle, Transient()] = Field(default_factory=Handle)
 
 
-@each_way
-async def test_s26_a_resume_resets_no_run_field(way: str) -> None:
+async def test_s26_a_resume_resets_no_run_field(way: Way) -> None:
     """2 when it suspends, 3 at the end of the resumed run; the next run starts at 0."""
 
     def count(node: Any) -> None:
@@ -378,8 +381,7 @@ async def test_s26_a_resume_resets_no_run_field(way: str) -> None:
         assert relay.agent.state.rounds == 2
 
 
-@each_way
-async def test_s28_what_has_no_json_form_is_one_object_in_a_run_and_a_new_one_after_a_load(way: str) -> None:
+async def test_s28_what_has_no_json_form_is_one_object_in_a_run_and_a_new_one_after_a_load(way: Way) -> None:
     """Not in the stored bytes; after loading a fresh default, never an error."""
     seen: list[Any] = []
 

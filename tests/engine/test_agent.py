@@ -34,6 +34,7 @@ from jianmu.errors import (
 )
 from jianmu.nodes import AskHuman, Timeout
 from jianmu.stores.memory import MemoryStore
+from tests.anystore import Stores
 from tests.cases.leaves import (
     FAILURE,
     INVALID,
@@ -521,18 +522,20 @@ async def test_a_human_that_is_not_async_ends_the_run_with_the_line_to_write() -
         await run(agent)
 
 
-@pytest.mark.parametrize("store", [None, MemoryStore()])
-async def test_a_refused_input_starts_nothing(store: Any) -> None:
-    """State, run fields, thread and the stored record are as before; so with run, run_until_suspend and step."""
-    agent = Agent(Do("x", lambda node: node.write_state({"rounds": 3})), Strict, store=store)
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_refused_input_starts_nothing(any_store: Stores, is_stored: bool) -> None:
+    """State, run fields, thread and the stored rows are as before; so with run, run_until_suspend and step."""
+    leaf = Do("x", lambda node: node.write_state({"rounds": 3}))
+    agent = Agent(leaf, Strict, store=any_store() if is_stored else None)
     assert await run(agent, {"n": 1}, thread_id="t") is SUCCESS
-    kept = None if store is None else await store.load("t")
+    kept = any_store.rows("t")
+    assert bool(kept) is is_stored
     before = agent.state.model_dump()
     for call in (agent.run, agent.run_until_suspend, agent.step):
         with pytest.raises(StateWriteError, match="name"):
             await call({"n": 2, "name": 5})
         assert agent.state.model_dump() == before
-        assert kept is None or await store.load("t") == kept
+        assert any_store.rows("t") == kept
         assert agent.dump_checkpoint()["status"] == "finished"
     assert await run(agent, {"n": 2}) is SUCCESS
 

@@ -10,11 +10,12 @@ from py_trees.common import Status
 from py_trees.composites import Sequence
 
 from jianmu.agent import Agent
+from jianmu.engine.checkpoint import Transaction
 from jianmu.engine.events import RunEnded, Saved
 from jianmu.engine.interactive import InteractiveNode
 from jianmu.engine.node import Node
 from jianmu.engine.request import Request
-from jianmu.errors import SetupError
+from jianmu.errors import SetupError, StoreError
 from jianmu.nodes import ForEach
 from jianmu.stores.memory import MemoryStore
 from tests.cases.leaves import SUCCESS, Do, World, events_of, of_kind
@@ -139,21 +140,33 @@ async def test_a_node_that_would_have_to_be_opened_in_the_midst_of_a_run_is_refu
     assert "open item 0" not in notes
 
 
-async def test_a_run_that_cannot_be_saved_ends_all_the_same() -> None:
-    """The store's exception comes out, RunEnded is told, and the agent is free."""
+@pytest.mark.parametrize("room", [0, 1])
+async def test_a_run_that_cannot_be_saved_ends_all_the_same(room: int) -> None:
+    """The store's exception comes out, RunEnded is told, the agent is free, and with room again it runs."""
 
     class Full(MemoryStore):
-        """A store without room."""
+        """A store with room for so many transactions."""
 
-        async def save(self, thread_id: str, record: Any) -> None:
-            """Fail."""
-            raise OSError("disk full")
+        room = 0
 
-    agent = Agent(Do("x", lambda _: None), World, store=Full())
+        async def commit(self, transaction: Transaction) -> bool:
+            """Fail when it is full."""
+            if not self.room:
+                raise StoreError("the disk is full")
+            self.room -= 1
+            return await super().commit(transaction)
+
+    store = Full()
+    agent = Agent(Do("x", lambda node: node.write_state({"n": node.read_state().n + 1})), World, store=store)
     events = events_of(agent)
     with anyio.fail_after(WITHIN):
-        for _ in range(2):
-            with pytest.raises(OSError, match="disk full"):
-                await agent.run()
-    assert len(of_kind(events, RunEnded)) == 2
-    assert of_kind(events, Saved) == []
+        for n in range(2):
+            store.room = room
+            with pytest.raises(StoreError, match="the disk is full"):
+                await agent.run(thread_id=f"t{n}")
+            assert agent.interaction.pending == ()
+        assert len(of_kind(events, RunEnded)) == 2
+        assert len(of_kind(events, Saved)) == 2 * room
+        store.room = 99
+        assert await agent.run(thread_id="t0", on_new_input="withdraw") is SUCCESS
+        assert [thread.status for thread in await store.list()] == ["finished"] + ["crashed"] * (room > 0)

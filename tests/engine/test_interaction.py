@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from jianmu import errors
+from jianmu.engine.decisions import Decision
 from jianmu.engine.interaction import Answer, Approval, InteractionController, Record, Request, Suspension, fail
 from tests.engine.asking import HandClock, Shown, at, loaded, origin
 
@@ -337,23 +339,59 @@ async def test_a_listener_may_answer(clock: HandClock) -> None:
     assert eager.keys["resume_payloads"] == {id: "y"}
 
 
-async def test_an_answer_is_kept_before_anybody_is_told(clock: HandClock) -> None:
-    """answer() awaits `persist`, then tells; a store that fails is raised and the change is told all the same."""
-    order: list[str] = []
+class Kept:
+    """A desk that keeps what it is given until it is full; it knows the questions of one controller."""
 
-    async def persist() -> None:
-        order.append("kept")
-        if len(order) > 3:
+    def __init__(self, controller: InteractionController, order: list[str]) -> None:
+        self.controller = controller
+        self.order = order
+        self.is_full = False
+
+    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> list[Record]:
+        """Keep the ends, then have memory take them over."""
+        if self.is_full:
             raise errors.StoreError("full")
+        ended = [decide(self.controller.record(id)) for id, decide in decided]
+        self.order.append("kept")
+        self.controller.take_over(ended)
+        return ended
 
-    desk = InteractionController(clock, listener=lambda deed, _: order.append(deed), persist=persist)
-    one = desk.ask(origin("m/a"), Request("?")).id
-    await desk.answer(Answer(one, "x"))
-    assert order == ["asked", "kept", "answered"]
-    desk.ask(origin("m/b"), Request("?"))
+    def note(self, deed: str, record: Record) -> None:
+        """Note what the run has done."""
+        self.order.append(f"note {deed} {record.question.key}")
+
+
+async def test_an_answer_is_kept_before_anybody_is_told(clock: HandClock) -> None:
+    """answer() awaits the desk, then tells; what the desk cannot keep is raised, and the question stays open."""
+    order: list[str] = []
+    controller = InteractionController(clock, listener=lambda deed, _: order.append(deed))
+    controller.desk = desk = Kept(controller, order)
+    one = controller.ask(origin("m/a"), Request("?")).id
+    assert controller.pending == ()  # it may be shown when it was saved
+    controller.show([one])
+    await controller.answer(Answer(one, "x"))
+    assert order == ["note asked a", "asked", "kept", "answered"]
+    other = controller.ask(origin("m/b"), Request("?")).id
+    controller.show([other])
+    desk.is_full = True
     with pytest.raises(errors.StoreError, match="full"):
-        await desk.answer(Answer(None, "y"))
-    assert order[-1] == "answered"
+        await controller.answer(Answer(other, "y"))
+    with pytest.raises(errors.StoreError, match="full"):
+        await controller.withdraw(other)
+    assert order[4:] == ["note asked b", "asked"]
+    assert [question.id for question in controller.pending] == [other]
+
+
+async def test_an_answer_given_in_a_thread_is_kept_later(clock: HandClock) -> None:
+    """`answer_nowait` counts in memory at once; until the desk has it, what the desk says of it is not taken over."""
+    controller = InteractionController(clock)
+    controller.desk = Kept(controller, [])
+    before = controller.ask(origin("m/a"), Request("?"))
+    controller.answer_nowait(Answer(before.id, "x"))
+    assert [*controller.unsaved] == [before.id]
+    assert controller.take_over([before]) == []
+    controller.saved([before.id])
+    assert (controller.record(before.id).status, controller.unsaved) == ("answered", {})
 
 
 async def test_pending_is_oldest_first_and_survives_a_restart(desk: InteractionController, clock: HandClock) -> None:

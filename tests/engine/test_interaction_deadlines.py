@@ -118,10 +118,7 @@ async def test_approve_and_reject_at_once() -> None:
     """I15: one is accepted, the other an AlreadyAnsweredError; the same key twice is one answer for both callers."""
     refused: list[AlreadyAnsweredError] = []
 
-    async def persist() -> None:
-        await anyio.lowlevel.checkpoint()
-
-    desk = InteractionController(HandClock(), persist=persist)
+    desk = InteractionController(HandClock())
     one = desk.ask(origin("m/a"), Request("?", answer=bool)).id
     other = desk.ask(origin("m/b"), Request("?")).id
 

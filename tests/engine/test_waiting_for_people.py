@@ -28,13 +28,13 @@ from tests.cases.people import (
     INVALID,
     RUNNING,
     SUCCESS,
-    WAYS,
     AskAgain,
     AskInside,
     Desk,
     Note,
     Relay,
     Talk,
+    Way,
     Work,
     ask,
     par,
@@ -123,8 +123,7 @@ async def test_all_steps_that_came_due_meanwhile_are_carried_out_in_order() -> N
     assert record.ended_at == record.asked_at + timedelta(seconds=60)
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_long_wait_is_a_question_with_a_deadline(way: str) -> None:
+async def test_a_long_wait_is_a_question_with_a_deadline(way: Way) -> None:
     """WaitFor(seconds): suspended, woken at its deadline elsewhere; without a message a success, else a failure."""
     relay = Relay(
         way,
@@ -394,9 +393,8 @@ async def _by_an_exception(agent: Agent[Any], clock: VirtualClock) -> None:
         await agent.run(thread_id="t1")
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("cut", [_by_cancelling, _by_halting, _by_a_limit, _by_an_exception])
-async def test_k36_cut_short_in_the_middle_a_run_goes_on(way: str, cut: Cut) -> None:
+async def test_k36_cut_short_in_the_middle_a_run_goes_on(way: Way, cut: Cut) -> None:
     """A is not run again, B is entered from its top, C follows; the question has its old id; cleanups are kept."""
     done: list[str] = []
 
@@ -435,8 +433,7 @@ async def test_k36_cut_short_in_the_middle_a_run_goes_on(way: str, cut: Cut) -> 
     assert relay.values == {"q": "Q", "z": "Z"}
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_answered_after_a_halt_the_run_goes_on_with_the_answer(way: str) -> None:
+async def test_answered_after_a_halt_the_run_goes_on_with_the_answer(way: Way) -> None:
     """`resume` on a thread that was cut short: the answer is taken, and everything that was at work goes on."""
     done: list[str] = []
     relay = Relay(way, lambda: par("main", Work("w", done, 10), ask("q"), AskAgain("n", [])))
@@ -459,10 +456,8 @@ async def test_v08_a_run_that_asks_tells_it_in_order() -> None:
         await agent.resume("x", by="ann")
     told = [one for one in events if isinstance(one, Asked | Answered | NodeFinished | Saved | RunEnded)]
     names = [f"{type(one).__name__} {one.path or ''}".strip() for one in told]
-    assert names == [
-        "Asked main/q", "Saved", "RunEnded", "Saved", "Answered main/q", "NodeFinished main/q", "NodeFinished main",
-        "Saved", "RunEnded",
-    ]  # fmt: skip
+    ended = ["NodeFinished main/q", "NodeFinished main", "Saved", "RunEnded"]
+    assert names == ["Saved", "Asked main/q", "Saved", "RunEnded", "Answered main/q", *ended]
     assert next(one.by for one in told if isinstance(one, Answered)) == "ann"
 
 
