@@ -21,7 +21,7 @@ from jianmu.cli.keyboard import Keyboard, is_terminal
 from jianmu.cli.load import check_writable, load_agent, parse_json, read_checkpoint, read_input
 from jianmu.cli.loop import in_loop
 from jianmu.cli.screen import Lines, LiveTree, is_live
-from jianmu.cli.store import check_id, closing, give_store
+from jianmu.cli.store import check_id, closing, give_store, unknown
 from jianmu.cli.telling import QUESTIONS
 from jianmu.engine.entries import OnNewInput
 from jianmu.engine.events import Event
@@ -182,7 +182,7 @@ def _followed(
     try:
         outcome, is_left_open = in_loop(follow if store is None else lambda: closing(store, lambda _: follow()))
     except UnknownThreadError as error:
-        raise UsageError(describe(error)) from None
+        raise UsageError(unknown(error)) from None
     except BaseException as error:
         if not is_usage(error):
             kept.save(agent)

@@ -45,6 +45,8 @@ def standing(info: ThreadInfo) -> str:
         return f"held by {holder(info.holder)}{until}"
     if info.status == "crashed":
         return f"was held by {holder(info.holder)}"
+    if info.waiting and not info.questions:
+        return f"answered at {', '.join(info.waiting)}"
     if info.waiting:
         more = f", {info.questions} open" if info.questions > 1 else ""
         return f"waits at {', '.join(info.waiting)}{more}"

@@ -14,7 +14,7 @@ from jianmu.agent import Agent
 from jianmu.cli.faults import UsageError, describe
 from jianmu.cli.loop import in_loop
 from jianmu.engine.checkpoint import check_thread_id
-from jianmu.errors import StoreError, UnknownThreadError
+from jianmu.errors import MissingExtraError, StoreError, UnknownThreadError
 from jianmu.stores import PostgresStore, SQLiteStore
 from jianmu.stores.base import Store
 
@@ -33,10 +33,10 @@ def open_store(place: str | None, *, may_make: bool = False) -> Store:
     Raises:
         UsageError: there is none, or the place is none.
     """
-    text = FILE if place is None else place
+    text = place or FILE
     if text.startswith(SERVERS):
-        return PostgresStore(text)
-    if not text or "://" in text or "\0" in text:
+        return _server(text)
+    if "://" in text or "\0" in text:
         raise UsageError("--store takes a path, or postgresql://user@host/name")
     path = Path(text)
     if path.is_dir():
@@ -46,9 +46,17 @@ def open_store(place: str | None, *, may_make: bool = False) -> Store:
     return SQLiteStore(path)
 
 
+def _server(dsn: str) -> Store:
+    try:
+        return PostgresStore(dsn)
+    except (StoreError, MissingExtraError) as error:
+        problem = describe(error)
+    raise UsageError(problem)
+
+
 def file_of(place: str | None) -> Path:
     """Return the file of a store, or the one that it would have if it were in a file."""
-    return Path(FILE if place is None or place.startswith(SERVERS) else place)
+    return Path(FILE if not place or place.startswith(SERVERS) else place)
 
 
 def give_store(agent: Agent[Any], place: str | None, *, may_make: bool = False) -> Store:
@@ -80,8 +88,13 @@ def in_store(place: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
     try:
         return in_loop(lambda: closing(store, work))
     except UnknownThreadError as error:
-        text = describe(error).partition(": run(")[0]
+        text = unknown(error)
     raise UsageError(text)
+
+
+def unknown(error: UnknownThreadError) -> str:
+    """Return that there is no such thread, in a line."""
+    return describe(error).partition(": run(")[0]
 
 
 async def closing(store: Store, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -108,6 +121,6 @@ def check_id(thread_id: str) -> str:
 
 def option(place: str | None) -> str:
     """Return the option that names a store once more, without a password."""
-    if place is None:
+    if not place:
         return ""
     return " --store postgresql://…" if place.startswith(SERVERS) else f" --store {shlex.quote(place)}"

@@ -88,7 +88,9 @@ class Teller:
             self._paths[event.suspension.id] = path = event.suspension.path
             return f"? {path}: {' '.join(event.suspension.message.split())}"
         if isinstance(event, Answered):
-            return f"? {self._paths.get(event.id, event.id)}: {event.status}{'' if event.used else ', too late'}"
+            return (
+                f"? {self._paths.get(event.id) or path or event.id}: {event.status}{'' if event.used else ', too late'}"
+            )
         for kind, tell in TOLD.items():
             if isinstance(event, kind):
                 return tell(event, path)
