@@ -158,6 +158,19 @@ async def an_end_that_came_first_stays(store: Checkpointer) -> None:
     same(await store.move([answer("q2")], wake_at=NOON), False, "the outcome of an answer to a withdrawn question")
 
 
+async def a_question_can_be_written_anew(store: Checkpointer) -> None:
+    """A question that its run writes again, as after a migration, has another text, reason and assignee; no more."""
+    writer = await begin(store, "t", "q1", "q2")
+    same(await store.move([answer("q1")], wake_at=NOON), True, "the outcome of an answer")
+    demand(await store.claim("q2", "ann", NOON, now=0), "an open question was not claimed")
+    anew = {"asked": '{"ask":"anew"}', "reason": "approval", "assignee": "bob"}
+    await writer.ask("q1", "q2", **anew, asked_at=NOON + 9, expires_at=NOON + 9, next_at=NOON + 9, taken=9)
+    wanted = question("q1", "t", came=1, status="answered", ended=answer("q1").ended, **anew)
+    same(await _find(store, "q1"), wanted, "the answered question")
+    wanted = question("q2", "t", came=1, claimed_by="ann", claimed_until=NOON, **anew)
+    same(await _find(store, "q2"), wanted, "the open question")
+
+
 async def _fill(store: Checkpointer) -> list[QuestionRow]:
     """Ask eight questions in two threads and return them in the order in which they are found."""
     rows = [

@@ -364,6 +364,13 @@ async def withdraws_what_was_answered(store, real, sought):
     return [replace(row, status="withdrawn" if row.unused else row.status) for row in await real(sought)]
 
 
+@broken("commit", finds="a_question_can_be_written_anew")
+async def asks_only_once(store, real, step):
+    found = await store.questions(Sought(ids=tuple(row.id for row in step.questions), status=None))
+    kept = {row.id for row in found if row.thread_id == step.lease.thread_id}
+    return await real(replace(step, questions=tuple(row for row in step.questions if row.id not in kept)))
+
+
 @broken("count", finds="questions_are_found_by_their_fields")
 async def counts_a_page(store, real, sought):
     return len(await store.questions(sought))
