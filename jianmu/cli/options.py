@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+VARIABLE = "JIANMU_STORE"
 Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 Text = Annotated[str, Parameter(allow_leading_hyphen=True)]
 Flag = Annotated[bool, Parameter(negative="")]
@@ -14,7 +15,7 @@ Number = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
 Place = Annotated[
     str | None,
     Parameter(
-        env_var="JIANMU_STORE",
+        env_var=VARIABLE,
         help="where threads are kept: a file of SQLite, or postgresql://…; by default .jianmu/runs.db.",
     ),
 ]

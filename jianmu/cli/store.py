@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ import anyio
 from jianmu.agent import Agent
 from jianmu.cli.faults import UsageError, describe
 from jianmu.cli.loop import in_loop
+from jianmu.cli.options import VARIABLE
 from jianmu.engine.checkpoint import check_thread_id
 from jianmu.errors import MissingExtraError, StoreError, UnknownThreadError
 from jianmu.stores import PostgresStore, SQLiteStore
@@ -120,7 +122,7 @@ def check_id(thread_id: str) -> str:
 
 
 def option(place: str | None) -> str:
-    """Return the option that names a store once more, without a password."""
-    if not place:
+    """Return the option that names a store once more, if it is needed, without a password."""
+    if not place or place == os.environ.get(VARIABLE):
         return ""
     return " --store postgresql://…" if place.startswith(SERVERS) else f" --store {shlex.quote(place)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,12 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         return code, out, err
 
     return carry_out
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A place for a store, which all commands of the test use; it is not there yet."""
+    place = tmp_path / "kept" / "runs.db"
+    monkeypatch.setenv("JIANMU_STORE", str(place))
+    monkeypatch.setenv("SHOP", str(tmp_path))
+    return place

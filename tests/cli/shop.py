@@ -14,7 +14,8 @@ from py_trees.composites import Parallel, Selector, Sequence
 from pydantic import BaseModel
 
 from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Node, Status, action, async_action, condition
-from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer
+from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer, default, escalate
+from jianmu.stores import SQLiteStore
 
 
 class Refund(BaseModel):
@@ -102,6 +103,44 @@ def sleepy() -> Agent[Refund]:
 
 def asks_then_sleeps() -> Agent[Refund]:
     return Agent(_sequence(AskHuman("who", message="Who?", into="name"), Sleepy("sleep")), state_schema=Refund)
+
+
+def asks_then_breaks() -> Agent[Refund]:
+    return Agent(_sequence(AskHuman("who", message="Who?", into="name"), boom("boom")), state_schema=Refund)
+
+
+def other_desk() -> Agent[Refund]:
+    return Agent(Selector("desk", memory=True, children=[AskHuman("by nobody", message="?")]), state_schema=Refund)
+
+
+class Charge(AsyncNode):
+    """Charges once; with a file `lost` the process is gone before the outcome is known."""
+
+    async def update_async(self) -> Status:
+        self.write_state({"receipt": await self.once("charge", self.charge, 3, on_unknown="fail")})
+        return Status.SUCCESS
+
+    async def charge(self, amount: int) -> str:
+        folder = Path(os.environ["SHOP"])
+        with (folder / "charges").open("a") as charges:
+            charges.write(f"{amount}\n")
+        if (folder / "lost").exists():
+            os._exit(9)
+        return f"{amount} charged"
+
+
+def charging() -> Agent[Refund]:
+    return Agent(_sequence(Charge("charge")), state_schema=Refund)
+
+
+def patient() -> Agent[Refund]:
+    steps = [escalate("bob", after=0.001), default("nobody", after=0.001)]
+    return Agent(AskHuman("who", message="Who?", into="name", assignee="ada", expires=steps), state_schema=Refund)
+
+
+def with_store() -> Agent[Refund]:
+    store = SQLiteStore(Path(os.environ["SHOP"], "own.db"))
+    return Agent(AskHuman("who", message="Who?", into="name"), state_schema=Refund, store=store)
 
 
 def limited() -> Agent[Refund]:
