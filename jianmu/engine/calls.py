@@ -10,9 +10,9 @@ import anyio
 from py_trees.common import Status
 from pydantic import BaseModel
 
+from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Values, standing_of
 from jianmu.engine.phases import Phase
-from jianmu.engine.runner import End
 from jianmu.engine.runs import Runs
 from jianmu.errors import AgentBusyError, SetupError
 

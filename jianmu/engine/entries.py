@@ -15,11 +15,12 @@ from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.arguments import CALL, check
+from jianmu.engine.ends import End
 from jianmu.engine.events import RunStarted
 from jianmu.engine.limits import Limits, Usage
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
-from jianmu.engine.runner import End, ReactiveRunner
+from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.session import Session
 from jianmu.engine.stepping import Stepper
 from jianmu.engine.tree import path_of
@@ -110,7 +111,7 @@ class Entries(Generic[S]):
         """Have somebody write behind and look for mail, where coroutines can live."""
         holding, group = self._session.holding, self._runner.tasks.group
         if holding is not None and group is not None:
-            holding.start(group)
+            holding.attendance.start(group)
 
     def _check_input(self, input: Values | None) -> None:
         if input is not None:

@@ -17,10 +17,10 @@ from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
+from jianmu.engine.attendance import Attendance
 from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Change, Decision, Deed, accept, step
@@ -75,7 +75,6 @@ class Holding:
         self.error: BaseException | None = None
         self.inputs = Inputs(self.put)
         self._context = context
-        self._poll = poll
         self._max_block = max_block
         self._standing = standing
         self._wake_at = wake_at
@@ -83,7 +82,6 @@ class Holding:
         self._token = uuid.uuid4().hex[:12]
         self._lease: Lease | None = None
         self._keeper: Keeper | None = None
-        self._work: anyio.CancelScope | None = None
         self._thread_id: str | None = None
         self._number = -1
         self._seen = 0
@@ -92,7 +90,8 @@ class Holding:
         self._has_to_last = False
         self._rows: list[tuple[Row, bool]] = []
         self._lock = anyio.Lock()
-        self._stirred = anyio.Event()
+        save = self.flush if level == "async" else None
+        self.attendance = Attendance(save, self._look_for_mail, max(0.01, min(poll, max_block / 4)))
 
     @property
     def is_current(self) -> bool:
@@ -115,7 +114,7 @@ class Holding:
         """
         lease = await self._call(self.store.acquire, thread_id, this_process(self._token), SECONDS, create=create)
         self._lease, self.error = lease, None
-        self._lock, self._stirred = anyio.Lock(), anyio.Event()
+        self._lock = anyio.Lock()
         self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
         if (thread_id, lease.number) == (self._thread_id, self._number):
             if lease.mail != self._seen:
@@ -349,67 +348,32 @@ class Holding:
         self.inputs.take_over(await self._call(self.store.rows, thread, "input"))
         self._seen = seen
 
-    async def _poll_mail(self) -> None:
-        """Look for mail again and again, and have the lease's keeper know that the loop turns."""
-        pause = min(self._poll, self._max_block / 4)
-        while self.error is None:
-            await anyio.sleep(pause)
-            if self._keeper is not None:
-                self._keeper.beat()
-            try:
-                await self._look_for_mail()
-            except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines
-                self._fail(error)
-
     async def _look_for_mail(self) -> None:
-        """Take over what has come, if the run waits for anything."""
-        if self._context.interaction.all_open() and await self.store.mail(self._context.thread_id) != self._seen:
-            await self.read_mail()
-            self._context.signal()
-
-    async def _write_behind(self) -> None:
-        """Save what passes leave behind, one commit after the other."""
-        while self.error is None:
-            await self._stirred.wait()
-            self._stirred = anyio.Event()
-            try:
-                await self.flush()
-            except Exception:  # noqa: BLE001  # the run was told, and ends with it
-                return
+        """Have the lease's keeper know that the loop turns; take over what has come, if the run waits for anything."""
+        if self._keeper is not None:
+            self._keeper.beat()
+        thread = self._context.thread_id
+        try:
+            if self._context.interaction.all_open() and await self.store.mail(thread) != self._seen:
+                await self.read_mail()
+                self._context.signal()
+        except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines
+            self._fail(error)
 
     async def after_pass(self) -> None:
         """Save the pass, or have it saved: by `level`."""
         if self.level == "sync" or (self.level == "exit" and self._context.interaction.has_unshown):
             await self.flush()
         else:
-            self._stirred.set()
+            self.attendance.stir()
 
     def freeze(self) -> None:
         """Keep the position as it is now: the tree is about to be halted."""
         self.recording.freeze()
 
-    def start(self, group: TaskGroup) -> None:
-        """Look for mail and write behind, until the lease is given back."""
-        if self._work is None:
-            self._work = anyio.CancelScope()
-            group.start_soon(self._at_work, self._work)
-
-    async def _at_work(self, scope: anyio.CancelScope) -> None:
-        with scope:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._poll_mail)
-                if self.level == "async":
-                    group.start_soon(self._write_behind)
-
-    def rest(self) -> None:
-        """Write behind no more, and look for no mail: the run has come to its end."""
-        if self._work is not None:
-            self._work.cancel()
-            self._work = None
-
     def _end_work(self) -> None:
         """Give the lease up, in memory."""
         if self._keeper is not None:
             self._keeper.stop()
-        self.rest()
+        self.attendance.end()
         self._lease = self._keeper = None

@@ -31,7 +31,6 @@ from jianmu.engine.tree import paths
 
 LEAST = 256
 """Bytes that each body of a log counts as at least."""
-
 SNAPSHOT = 1_000_000
 """Bytes that a log has to grow by before a snapshot is written."""
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,14 +26,14 @@ from pydantic import BaseModel
 from jianmu.engine.activity import RESULTS, Tasks
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
+from jianmu.engine.ends import End, Log, Options
 from jianmu.engine.events import Stalled, StateChanged
 from jianmu.engine.failures import Failures
 from jianmu.engine.halting import collect, halt, raise_first
 from jianmu.engine.host import Host
-from jianmu.engine.humans import Human, Humans
+from jianmu.engine.humans import Humans
 from jianmu.engine.limits import exceeded
 from jianmu.engine.mementos import dump_position
-from jianmu.engine.outcome import Outcome
 from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
 from jianmu.engine.phases import REST, Phase, advance
@@ -43,49 +42,10 @@ from jianmu.engine.ticker import Tree
 from jianmu.engine.tree import ancestors, descend, path_of
 from jianmu.engine.waiting import tips, waits
 from jianmu.engine.wake import Wake
-from jianmu.errors import LimitExceeded, StalledError
+from jianmu.errors import StalledError
 
 S = TypeVar("S", bound=BaseModel)
 TURNS = 5
-
-
-class Log(Protocol):
-    """What a run needs of the log of its thread."""
-
-    async def before_pass(self) -> None:
-        """Save what the pass must not see before it is saved."""
-        ...
-
-    async def after_pass(self) -> None:
-        """Save the pass, or have it saved."""
-        ...
-
-    def freeze(self) -> None:
-        """Keep the position as it is now: the tree is about to be halted."""
-        ...
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a runner paces itself; times in seconds (design.md, section 5)."""
-
-    poll_interval: float = 0.05
-    min_interval: float = 0.0
-    halt_timeout: float = 5.0
-    on_stall: Literal["wait", "raise"] = "wait"
-    human: Human | None = None
-
-
-@dataclass(frozen=True)
-class End:
-    """How a drive ended; `error` is raised by whoever called, and an `outcome` that is known already is returned."""
-
-    status: Status
-    is_suspended: bool = False
-    is_stalled: bool = False
-    limit: LimitExceeded | None = None
-    error: BaseException | None = None
-    outcome: Outcome | None = None
 
 
 class ReactiveRunner(Generic[S]):

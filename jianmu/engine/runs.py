@@ -15,12 +15,12 @@ import anyio
 from py_trees.common import Status
 from pydantic import BaseModel
 
+from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Entries, OnNewInput, Values, standing_of
 from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.holding import Holding
 from jianmu.engine.outcome import Outcome, waiting_outcome
 from jianmu.engine.phases import Phase
-from jianmu.engine.runner import End
 from jianmu.engine.thread import UNFINISHED
 from jianmu.engine.tree import path_of
 from jianmu.errors import ThreadBusyError, UnfinishedRunError
@@ -144,7 +144,7 @@ class Runs(Entries[S]):
                 self._attend()
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
                 if self._session.holding is not None:
-                    self._session.holding.rest()
+                    self._session.holding.attendance.end()
             if end.error is not None:
                 raise end.error
         finally:

@@ -10,8 +10,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 from py_trees.common import Status
 
+from jianmu.engine.ends import End
 from jianmu.engine.limits import exceeded
-from jianmu.engine.runner import End, ReactiveRunner
+from jianmu.engine.runner import ReactiveRunner
 from jianmu.errors import SetupError
 
 

@@ -1,0 +1,65 @@
+"""Who looks after a thread while its run is on: one task saves behind the run, another looks for mail."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+
+class Attendance:
+    """Two tasks in the group of a run's coroutines.
+
+    Args:
+        save: saves what there is; what it raises was told to the run, which ends with it.
+        look: looks for mail, and does whatever else has to be done again and again.
+        pause: seconds between two looks.
+    """
+
+    def __init__(
+        self, save: Callable[[], Awaitable[None]] | None, look: Callable[[], Awaitable[None]], pause: float
+    ) -> None:
+        self._save = save
+        self._look = look
+        self._pause = pause
+        self._scope: anyio.CancelScope | None = None
+        self._stirred = anyio.Event()
+
+    def start(self, group: TaskGroup) -> None:
+        """Begin, unless it is on."""
+        if self._scope is None:
+            self._scope = anyio.CancelScope()
+            self._stirred = anyio.Event()
+            group.start_soon(self._attend, self._scope)
+
+    def stir(self) -> None:
+        """Tell that there is something to save."""
+        self._stirred.set()
+
+    def end(self) -> None:
+        """Begin nothing more; a commit that is under way comes to its end."""
+        if self._scope is not None:
+            self._scope.cancel()
+            self._scope = None
+
+    async def _attend(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._look_again)
+                if self._save is not None:
+                    group.start_soon(self._save_behind, self._save)
+
+    async def _look_again(self) -> None:
+        while True:
+            await anyio.sleep(self._pause)
+            await self._look()
+
+    async def _save_behind(self, save: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._stirred.wait()
+            self._stirred = anyio.Event()
+            try:
+                await save()
+            except Exception:  # noqa: BLE001  # the run was told
+                return

@@ -1,0 +1,51 @@
+"""How a runner is set up, and how its drives end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from py_trees.common import Status
+
+from jianmu.engine.humans import Human
+from jianmu.engine.outcome import Outcome
+from jianmu.errors import LimitExceeded
+
+
+class Log(Protocol):
+    """What a run needs of the log of its thread."""
+
+    async def before_pass(self) -> None:
+        """Save what the pass must not see before it is saved."""
+        ...
+
+    async def after_pass(self) -> None:
+        """Save the pass, or have it saved."""
+        ...
+
+    def freeze(self) -> None:
+        """Keep the position as it is now: the tree is about to be halted."""
+        ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a runner paces itself; times in seconds (design.md, section 5)."""
+
+    poll_interval: float = 0.05
+    min_interval: float = 0.0
+    halt_timeout: float = 5.0
+    on_stall: Literal["wait", "raise"] = "wait"
+    human: Human | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a drive ended; `error` is raised by whoever called, and an `outcome` that is known already is returned."""
+
+    status: Status
+    is_suspended: bool = False
+    is_stalled: bool = False
+    limit: LimitExceeded | None = None
+    error: BaseException | None = None
+    outcome: Outcome | None = None
