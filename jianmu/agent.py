@@ -21,13 +21,14 @@ from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
 from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.ends import Options
 from jianmu.engine.entries import Call, OnNewInput, Values
 from jianmu.engine.holding import Level
 from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
-from jianmu.engine.runner import Options, ReactiveRunner
+from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
@@ -59,12 +60,11 @@ class Agent(Generic[S]):
         human: asked under `run()`: an async function of the question that returns the payload.
         aliases: old paths of nodes and what they are called now, for threads saved before.
         version: the version of the schema, stored with each thread.
-        build: makes the tree for a state, where the tree is edited at run time: called when a thread is loaded that
-            today's tree does not fit.
+        build: makes the tree for a state, where a tree that is edited at run time does not fit a thread.
         poll_answers: seconds between two looks for answers from other processes.
         max_block: seconds that the event loop may stand still before the thread's lease is let go.
-        durability: when passes are saved: each before its nodes start ("sync"), behind the run ("async"), or only
-            with effects, questions, answers and the end ("exit").
+        durability: passes are saved before their nodes start ("sync"), behind the run ("async"), or with effects,
+            questions, answers and the end only ("exit").
         on_new_input: what new input does to a thread whose run is unfinished.
         on_stall: whether a run that nothing can wake waits for a write from outside, or raises.
         poll_interval: seconds between passes while nodes have to be polled.
@@ -161,13 +161,9 @@ class Agent(Generic[S]):
         return None if self._session.holding is None else self._session.holding.store
 
     def attach(self, store: Checkpointer) -> None:
-        """Keep threads in a store from now on, as `Agent(store=...)` does from the beginning.
-
-        Raises:
-            SetupError: the agent has a store, or has begun a thread without one.
-        """
+        """Keep threads in a store from now on; before the first call, where `Agent(store=...)` was not given one."""
         if self.store is not None or self.thread_id is not None:
-            raise SetupError("attach() comes before the first call, and once: build an agent for each store")
+            raise SetupError("attach() comes once, before the first call: build an agent for each store")
         self._session.attach(store)
 
     @property

@@ -27,7 +27,7 @@ from jianmu.errors import AgentBusyError, SetupError
 
 S = TypeVar("S", bound=BaseModel)
 UNFINISHED = ("suspended", "interrupted", "idle")
-Build = Callable[[Any], Behaviour]
+Build = Callable[[Any], Behaviour]  # Any: the user's schema
 
 
 class Thread(Generic[S]):
