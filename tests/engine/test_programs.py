@@ -104,6 +104,14 @@ async def test_every_path_that_does_not_fit_is_named_with_its_reason() -> None:
     assert "aliases={'main/a': '...'}" in str(told.value)
 
 
+@pytest.mark.anyio
+async def test_a_branch_is_not_blamed_for_a_child_that_is_named_itself() -> None:
+    """Where the child at which a Sequence goes on is gone, that child is what does not fit."""
+    record = await suspended(seq("main", ask("q")))
+    assert wrong(seq("main", ask("other")), record) == ["main/q"]
+    assert wrong(seq("main", Note("n", []), ask("q")), record) == ["main"]
+
+
 @pytest.mark.parametrize(
     ("before", "today", "named"),
     [
@@ -340,6 +348,28 @@ async def test_an_answer_is_read_as_its_type_in_another_process(how: str) -> Non
         assert (await later.resume({"name": "Ann", "born": "1990-05-01"})).status is SUCCESS
     assert kind.got == Person(name="Ann", born=date(1990, 5, 1))
     assert kind.calls == (1 if how == "hint" else 2)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [str, int, {"enum": ["x", 3]}])
+async def test_request_is_not_called_again_for_what_json_can_say(answer: Any) -> None:
+    """What was asked and committed is not asked for again: texts, whole numbers and options need no type."""
+
+    class Plain(Asks):
+        calls = 0
+
+        def request(self) -> Request:
+            type(self).calls += 1
+            return Request("?", answer=answer)
+
+    agent = Agent(seq("main", Plain("q")), Desk)
+    given = "x" if answer is str else 3
+    with anyio.fail_after(5):
+        await agent.run_until_suspend(thread_id="t1")
+        later = Agent(seq("main", Plain("q")), Desk)
+        later.load_checkpoint(json.loads(json.dumps(agent.dump_checkpoint())))
+        assert (await later.resume(given)).status is SUCCESS
+    assert (Plain.calls, Plain.got) == (1, given)
 
 
 def hinted(self: Any, answer: Person) -> Any:
