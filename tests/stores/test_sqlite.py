@@ -20,6 +20,7 @@ from jianmu.engine.checkpoint import Row
 from jianmu.engine.holders import this_process
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import SQLiteStore, sqlite
+from jianmu.stores.tables import Mode, Say
 from jianmu.testing.store_scene import NOON, answer, begin, story, take
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +162,7 @@ async def test_a_file_that_was_replaced_is_opened_anew(place: Path) -> None:
 
 async def test_only_what_has_to_last_is_written_through(place: Path) -> None:
     """What has to survive a power cut is committed with `synchronous=FULL`, all else with NORMAL, in any order."""
-    levels: dict[sqlite.Mode, int] = {"write": 1, "last": 2}
+    levels: dict[Mode, int] = {"write": 1, "last": 2}
     with anyio.fail_after(10):
         async with SQLiteStore(place) as store:
             for mode in ("write", "last", "last", "write", "write", "last", "write", "last"):
@@ -174,7 +175,7 @@ async def test_what_comes_from_outside_lasts(place: Path, monkeypatch: pytest.Mo
     modes: list[str] = []
     work = SQLiteStore.work
 
-    def note(self: SQLiteStore, mode: sqlite.Mode, do: Callable[..., object]) -> object:
+    def note(self: SQLiteStore, mode: Mode, do: Callable[..., object]) -> object:
         modes.append(mode)
         return work(self, mode, do)
 
@@ -190,6 +191,28 @@ async def test_what_comes_from_outside_lasts(place: Path, monkeypatch: pytest.Mo
             await writer.end()
             await store.delete("t")
     assert modes == ["last"] * 4 + ["write"] * 2 + ["last"]
+
+
+async def test_a_connection_that_may_be_harmed_is_given_up(place: Path) -> None:
+    """After an error of the disk another connection is opened; after one that harms nothing the same is used."""
+
+    def fail(say: Say, code: int) -> None:
+        error = sqlite3.OperationalError("it failed")
+        error.sqlite_errorcode = code
+        raise error
+
+    def is_same(say: Say) -> bool:
+        return say("SELECT COUNT(*) FROM sqlite_temp_master").fetchone() == (1,)
+
+    with anyio.fail_after(10):
+        async with SQLiteStore(place) as store:
+            await begin(store, "t")
+            await store.call("look", lambda say: say("CREATE TEMP TABLE mark (n)"))
+            for code, stays in ((sqlite3.SQLITE_FULL, True), (sqlite3.SQLITE_IOERR_FSYNC, False)):
+                with pytest.raises(StoreError, match="the disk "):
+                    await store.call("write", partial(fail, code=code))
+                assert await store.call("look", is_same) == stays
+                assert await store.mail("t") == 0
 
 
 # Other processes
