@@ -40,7 +40,7 @@ async def fork(store: Checkpointer, thread_id: str, new_id: str, at: int | None,
     entries = read_entries(record_at(stored).journal)
     trees = [replace(row, came=1, went=None) for row in stored.rows if row.kind == "tree" and row.id == point.tree]
     waiting = [record for record in records.values() if record.status == "open"]
-    asked = [row_of(record, came=1, consumed=1 if record.consumed_at else None) for record in records.values()]
+    asked = [row_of(record, came=1, consumed=None if record.status == "open" else 1) for record in records.values()]
     async with held(store, new_id, create=True) as lease:
         if lease.number:
             raise StoreError(f"there is a thread '{new_id}' already: give the fork another id", thread_id=new_id)
@@ -83,8 +83,7 @@ def _forked(row: QuestionRow, thread_id: str, number: int) -> Record:
 def _reopened(record: Record) -> Record:
     """Return a question without its end; a deadline that has ended it is due again."""
     taken = record.taken - (record.source == "deadline")
-    fresh = {"taken": taken, "answer": None, "ended_at": None, "source": None, "why": None}
-    return record.with_question(status="open").model_copy(update=fresh | {"consumed_at": None, "unused": False})
+    return record.with_question(status="open").model_copy(update={"taken": taken, "unused": False})
 
 
 def _begun(point: Point, ids: Mapping[str, str]) -> Point:

@@ -26,6 +26,9 @@ from jianmu.errors import (
 )
 from jianmu.stores.threads import page_of, present
 
+PAGE = 1000
+"""How many questions are read at a time where all are wanted."""
+
 AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
@@ -122,7 +125,7 @@ class Inbox:
     async def counts(self, *, now: datetime | None = None) -> Counts:
         """Return how many questions are open, by assignee, by reason and by age."""
         now = present(now)
-        rows = await _all(self._store, Sought(limit=1000))
+        rows = await _all(self._store, Sought(limit=PAGE))
         asked = [row.asked_at for row in rows]
         return Counts(
             open=len(rows),
@@ -243,7 +246,7 @@ class Inbox:
             return answer.id
         known: list[str] = []
         if answer.key is not None:
-            ended = await _all(self._store, Sought(status="answered", limit=1000))
+            ended = await _all(self._store, Sought(status="answered", limit=PAGE))
             known = [row.id for row in ended if decisions.is_repeated(record_of(row), answer)]
         known = known or [row.id for row in await self._store.questions(Sought())]
         if len(known) == 1:

@@ -12,16 +12,16 @@ from anyio.lowlevel import checkpoint
 from py_trees.behaviour import Behaviour
 
 from jianmu.agent import Agent
-from jianmu.engine.checkpoint import QuestionRow, Row, Sought, Stored
+from jianmu.engine.checkpoint import Delivery, QuestionRow, Row, Sought, Stored
 from jianmu.engine.interaction import Answer, Request, escalate, fail
 from jianmu.engine.journal import Entry
 from jianmu.engine.outside import held
-from jianmu.engine.questionrows import record_of
+from jianmu.engine.questionrows import record_of, text_of
 from jianmu.errors import CorruptRecordError, StoreError, ThreadBusyError
 from jianmu.nodes import Approve
 from jianmu.stores.base import Store
 from tests.cases.people import SUCCESS, AskInside, Desk, Note, Talk, Work, ask, par, seq
-from tests.stores.threads import NOON, Run, effect, finished, picture, record, row, suspended
+from tests.stores.threads import NOON, TREE, Run, effect, finished, picture, record, row, suspended
 
 pytestmark = pytest.mark.anyio
 LATER = NOON + timedelta(days=3)
@@ -59,6 +59,48 @@ async def test_a_fork_has_one_snapshot_and_rows_of_its_own(store: Store) -> None
     view, source = await store.show("fork"), await store.show("t")
     assert (view.fields, view.position, view.run, view.status) == (source.fields, source.position, 1, "suspended")
     assert (view.waiting, view.questions, view.wake_at) == (("root/ask",), 1, None)
+    listed = (await store.list())[0]
+    assert (listed.thread_id, listed.run, listed.usage, listed.error) == ("fork", 1, view.usage, None)
+    assert listed.usage.ticks == 1
+
+
+async def test_a_fork_takes_one_tree_along(store: Store) -> None:
+    """Trees that stood before are not needed; what is told of an error is."""
+    error = {"type": "ValueError", "text": "no", "path": "root/ask"}
+    async with held(store, "t", create=True) as lease:
+        run = Run(store, lease)
+        await run.begin()
+        await run.write({"tree": "tree0", "nodes": {"0": "R"}}, rows=(Row("tree", "tree0", TREE, 2),))
+        await run.ask(record("t"))
+        await run.write({"status": "interrupted", "error": error}, status="interrupted")
+    await store.fork("t", "fork")
+    assert [kept.id for kept in (await stored(store, "fork")).rows] == ["tree1"]
+    (listed,) = await store.list(limit=1)
+    assert (listed.thread_id, listed.status, listed.error) == ("fork", "interrupted", error)
+
+
+async def test_a_fork_is_due_at_the_first_deadline_of_its_questions(store: Store) -> None:
+    """As its source is, where nothing else can go on."""
+    asked = [record("t", Request("Go on?", expires=[fail(after=60 * (2 - n))]), count=n) for n in range(2)]
+    await suspended(store, "t", *asked)
+    await store.fork("t", "fork", now=NOON)
+    assert (await store.show("fork")).wake_at == NOON + timedelta(seconds=60)
+
+
+async def test_a_question_that_the_tree_gave_up_later_is_open_in_a_fork(store: Store) -> None:
+    """Where it was not given up yet, it can be answered."""
+    async with held(store, "t", create=True) as lease:
+        run = Run(store, lease)
+        await run.begin()
+        asked = record("t")
+        await run.ask(asked)
+        ended = text_of({"ended_at": NOON.isoformat(), "source": "tree", "why": "halted"})
+        await run.append("b", delivered=(Delivery(asked.id, ended, consumed=True, unused=True),))
+    await store.fork("t", "then", at=2)
+    await store.fork("t", "now")
+    (then,), (now,) = await asked_of(store, "then"), await asked_of(store, "now")
+    assert (then.status, then.ended, then.unused, then.consumed) == ("open", None, False, None)
+    assert (now.status, now.unused, now.consumed, record_of(now).why) == ("withdrawn", True, 1, "halted")
 
 
 async def test_a_fork_gets_an_id_where_none_is_given(store: Store) -> None:
@@ -74,7 +116,7 @@ async def test_a_fork_of_an_earlier_number_stands_where_the_source_stood(store: 
     """An answer that came later is dropped, the state is that of then, and what was running is interrupted and due."""
     async with held(store, "t", create=True) as lease:
         run = Run(store, lease)
-        await run.begin()
+        await run.begin({"schema": 3})
         asked = record("t")
         await run.ask(asked)
         await store.inbox.claim(asked.id, "ann")

@@ -14,7 +14,7 @@ from py_trees.common import Status
 from jianmu.agent import Agent
 from jianmu.engine import decisions
 from jianmu.engine.answers import Approval
-from jianmu.engine.checkpoint import Sought
+from jianmu.engine.checkpoint import Move, Sought
 from jianmu.engine.interaction import Answer, Request, escalate, fail
 from jianmu.engine.outside import settle
 from jianmu.errors import (
@@ -126,11 +126,32 @@ async def test_several_answers_are_taken_all_or_none(store: Store) -> None:
     """Where the third of three does not fit, none is taken; mended, all are; also across threads."""
     asked = [await waiting(store, f"t{number}", Request("How many?", answer=int)) for number in range(3)]
     answers = [Answer(id, 7) for id in asked]
+    with pytest.raises(AlreadyAnsweredError):
+        await store.inbox.answer(*answers, Answer(asked[0], 8))
     with pytest.raises(InvalidAnswerError, match=asked[2]):
         await store.inbox.answer(*answers[:2], Answer(asked[2], "seven"))
     assert await store.inbox.count() == 3
     assert [told.status for told in await store.inbox.answer(*answers)] == ["answered"] * 3
     assert await store.inbox.count() == 0
+
+
+async def test_more_answers_than_a_page_has_are_taken_at_once(store: Store) -> None:
+    """All of 120 in one step, which is one piece of mail for their thread."""
+    asked = await suspended(store, "t", *(record("t", count=number) for number in range(120)))
+    told = await store.inbox.answer(*(Answer(one.id, "yes") for one in asked))
+    assert [one.id for one in told] == [one.id for one in asked]
+    assert (await store.inbox.count(), await store.mail("t")) == (0, 1)
+
+
+async def test_counts_are_read_page_by_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are answers that are sought by their key."""
+    monkeypatch.setattr("jianmu.stores.inbox.PAGE", 2)
+    asked = [await waiting(store, f"t{number}") for number in range(5)]
+    assert (await store.inbox.counts(now=NOON)).open == 5
+    for id in asked:
+        await store.inbox.answer(Answer(id, "yes", key=f"key of {id}"))
+    (told,) = await store.inbox.answer(Answer(None, "no", key=f"key of {asked[4]}"))
+    assert told.id == asked[4]
 
 
 async def test_the_same_key_twice_is_one_answer(store: Store) -> None:
@@ -193,6 +214,7 @@ async def test_a_question_that_is_over_takes_no_answer(
     now = NOON + timedelta(seconds=60)
     for call in (
         store.inbox.answer(Answer(id, "second"), now=now),
+        store.inbox.answer(Answer(id, {"fits": "not"}), now=now),
         store.inbox.withdraw(id, now=now),
         store.inbox.claim(id, "ann", now=now),
     ):
@@ -244,15 +266,18 @@ async def test_a_claim_keeps_others_out_until_it_ends(store: Store) -> None:
 
 
 async def test_a_claim_is_renewed_and_released_by_its_owner(store: Store) -> None:
-    """The same person's claim lasts anew; released, anybody may answer; releasing nothing does nothing."""
-    id = await waiting(store)
+    """The same person's claim lasts anew; released, anybody may answer; where it is over, a release does nothing."""
+    id, other = await waiting(store), await waiting(store, "other")
     await store.inbox.claim(id, "ann", seconds=60, now=NOON)
     assert (await store.inbox.claim(id, "ann", seconds=60, now=LATER)).claimed_until == LATER + timedelta(seconds=60)
     await store.inbox.release(id, "ann", now=LATER)
     await store.inbox.release(id, "bob", now=LATER)
     assert (await store.inbox.pending(now=LATER))[0].claimed_by is None
     await store.inbox.answer(Answer(id, "yes", by="bob"), now=LATER)
-    await store.inbox.release(id, "ann", now=LATER)
+    await store.inbox.claim(other, "ann", seconds=60, now=LATER)
+    await store.inbox.answer(Answer(other, "yes", by="ann"), now=LATER)
+    for by in ("ann", "bob"):
+        await store.inbox.release(other, by, now=LATER)
 
 
 async def test_what_no_person_does_passes_a_claim(store: Store) -> None:
@@ -272,10 +297,17 @@ async def test_approvals_have_short_forms(store: Store) -> None:
     assert told.answer is not None
     assert told.answer.payload == {"approved": True, "editedArgs": {"n": 1}, "reason": None, "remember": True}
     second = await waiting(store, "t2", Request("Ship?", answer=bool))
+    for call in (store.inbox.reject(second, "why"), store.inbox.approve(second, edited=1)):
+        with pytest.raises(InvalidAnswerError):
+            await call
     told = await store.inbox.reject(second)
     assert told.answer is not None
     assert told.answer.payload is False
-    await waiting(store, "t3", Request("Ship?", answer=Approval))
+    third = await waiting(store, "t3", Request("Ship?", answer=Approval))
+    told = await store.inbox.approve(third)
+    assert told.answer is not None
+    assert told.answer.payload == {"approved": True, "editedArgs": None, "reason": None, "remember": False}
+    await waiting(store, "t4", Request("Ship?", answer=Approval))
     told = await store.inbox.reject(reason="too dear")
     assert told.answer is not None
     assert told.answer.payload == {"approved": False, "editedArgs": None, "reason": "too dear", "remember": False}
@@ -328,15 +360,18 @@ async def test_a_lost_race_is_looked_at_again(store: Store, monkeypatch: pytest.
     request = Request("Go on?", answer=str, assignee="ann", expires=[escalate("boss", after=5), fail(after=60)])
     id = await waiting(store, "t", request)
     move = store.move
+    sent: list[Move] = []
 
-    async def raced(*args: Any, **options: Any) -> bool:
-        monkeypatch.setattr(store, "move", move)
-        assert [one.assignee for one in await store.sweep(LATER)] == ["boss"]
-        return await move(*args, **options)
+    async def raced(moves: list[Move], **options: Any) -> bool:
+        if not sent:
+            sent.extend(moves)
+            assert [one.assignee for one in await store.sweep(LATER)] == ["boss"]
+        return await move(moves, **options)
 
     monkeypatch.setattr(store, "move", raced)
     (told,) = await store.inbox.answer(Answer(id, "yes"), now=LATER)
     assert (told.question.assignee, told.taken, told.status) == ("boss", 1, "answered")
+    assert (sent[0].now, sent[0].by) == (LATER.timestamp(), "")
 
 
 async def test_a_store_that_refuses_for_no_reason_is_told_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

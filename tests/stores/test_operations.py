@@ -81,6 +81,17 @@ async def test_a_run_whose_lease_ran_out_is_told_as_crashed(store: Store) -> Non
     assert await store.list("running") == ()
 
 
+async def test_a_page_of_crashed_threads_has_no_more_than_its_limit(store: Store) -> None:
+    """Also where running ones stand between them."""
+    for id in ("a", "c", "d", "e"):
+        async with held(store, id, create=True) as lease:
+            await Run(store, lease).begin()
+    async with held(store, "b", create=True) as lease:
+        await Run(store, lease).begin()
+        assert [one.thread_id for one in await store.list("crashed", limit=2)] == ["a", "c"]
+        assert [one.thread_id for one in await store.list("crashed", after="c", limit=3)] == ["d", "e"]
+
+
 async def test_a_list_comes_in_pages(store: Store) -> None:
     """Pages of two give all threads once."""
     for number in range(5):
@@ -143,14 +154,16 @@ async def test_a_thread_is_shown_as_it_stood_at_a_number(store: Store) -> None:
     """State, status, position and what was not answered of an earlier number, after the answer was used as well."""
     async with held(store, "t", create=True) as lease:
         run = Run(store, lease)
-        await run.begin()
+        await run.begin({"schema": 3})
         asked = record("t")
         await run.ask(asked)
         await store.inbox.answer(Answer(asked.id, "yes"))
         await run.deliver(asked.id)
         await run.append("b")
+    await store.enqueue("t", Row("input", "second", '{"input":{"n":2}}'), wake_at=5.0)
     first, second, third, last = [await store.show("t", at=number) for number in (1, 2, 3, 4)]
     assert (first.status, first.position, first.asked, first.fields) == ("running", {}, (), {"log": [], "n": 1})
+    assert (first.inputs, first.wake_at, last.inputs) == ((), None, ({"n": 2},))
     assert (second.status, [one.id for one in second.asked]) == ("suspended", [asked.id])
     assert (second.asked[0].status, second.waiting, second.questions) == ("open", ("root/ask",), 1)
     assert second.position == {"root": "RUNNING", "root/ask": "RUNNING"}
@@ -195,11 +208,11 @@ async def test_the_history_tells_what_each_transaction_did(store: Store) -> None
     async with held(store, "t", create=True) as lease:
         run = Run(store, lease)
         await run.begin()
-        await run.append("a")
+        await run.append("线")
         asked = record("t")
         await run.ask(asked)
         await run.deliver(asked.id)
-        await run.write({"i": {"root/sub": [2, [["x", "set", 1], ["", "spent", []]]]}})
+        await run.write({"i": {"root/sub": [2, [["x", "set", 1], ["x", "set", 2], ["", "spent", []]]]}})
         await run.write(body=None)
         await run.end()
     told = await store.history("t")
@@ -220,6 +233,14 @@ async def test_the_history_tells_what_each_transaction_did(store: Store) -> None
     assert await store.history("t", after=2, limit=2) == told[2:4]
     assert await store.history("t", after=3) == told[3:]
     assert await store.history("t", after=7) == ()
+
+
+async def test_a_history_tells_no_nodes_of_a_tree_that_is_not_there(store: Store) -> None:
+    """Numbers alone say nothing; the rest is told all the same."""
+    async with held(store, "t", create=True) as lease:
+        await Run(store, lease).write({"tree": "gone", "nodes": {"0": "R"}})
+    (told,) = await store.history("t")
+    assert (told.number, told.nodes) == (1, ())
 
 
 async def test_a_history_that_cannot_be_read_is_a_typed_error(store: Store) -> None:

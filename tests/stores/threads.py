@@ -18,7 +18,7 @@ from jianmu.stores.base import Store
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 ASK = Request("Go on?", answer=str)
-TREE = Row("tree", "tree1", text_of({"classes": ["Sequence", "Ask"], "nodes": [[0, "root", 0], [1, "ask", 1]]}), 1)
+TREE = text_of({"classes": ["Sequence", "Ask"], "nodes": [[0, "root", 0], [1, "ask", 1]]})
 FAR_TOO_MANY = 100_000
 
 
@@ -76,10 +76,10 @@ class Run:
         step = Transaction(self.lease, self.number - 1, text_of(told), **usual | fields)
         assert await self.store.commit(step)
 
-    async def begin(self, **fields: Any) -> None:
-        """Write the input."""
+    async def begin(self, more: dict[str, Any] | None = None, **fields: Any) -> None:
+        """Write the input; `more` is in the body too."""
         state = {"version": 1, "fields": {"log": [], "n": 1}, "spent": []}
-        head = {"what": "input", "run": 1, "status": "running", "state": state, "usage": {"ticks": 1}}
+        head = {"what": "input", "run": 1, "status": "running", "state": state, "usage": {"ticks": 1}, **(more or {})}
         await self.write(head, **fields)
 
     async def append(self, text: str, **fields: Any) -> None:
@@ -89,8 +89,9 @@ class Run:
     async def ask(self, *asked: Record, **fields: Any) -> None:
         """Write a pass in which the node asks and the run is suspended."""
         nodes = {"0": ["R", 1], "1": ["R", None, {"asked": [one.id for one in asked]}]}
-        rows = {"questions": tuple(row_of(one, came=self.number + 1) for one in asked), "rows": (TREE,)}
-        body = {"status": "suspended", "tree": TREE.id, "pass": self.number, "nodes": nodes}
+        tree = Row("tree", "tree1", TREE, self.number + 1)
+        rows = {"questions": tuple(row_of(one, came=self.number + 1) for one in asked), "rows": (tree,)}
+        body = {"status": "suspended", "tree": tree.id, "pass": self.number, "nodes": nodes}
         await self.write(body, **{"status": "suspended", **rows} | fields)
 
     async def deliver(self, *ids: str, **fields: Any) -> None:
