@@ -32,6 +32,9 @@ T = TypeVar("T")
 BUSY = 30.0
 """Seconds to wait for another process that writes."""
 
+OLDEST = (3, 35)
+"""The first version that knows RETURNING."""
+
 DIALECT = Dialect(
     value="?",
     key="INTEGER PRIMARY KEY",
@@ -165,6 +168,8 @@ class Database(SQLStore):
         return self._connection or self._open()
 
     def _open(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise StoreError(f"this Python has SQLite {sqlite3.sqlite_version}: a store needs 3.35 or a newer one")
         connection = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
             connection.create_function("store_now", 0, time.time)

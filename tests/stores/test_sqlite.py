@@ -193,6 +193,13 @@ async def test_what_comes_from_outside_lasts(place: Path, monkeypatch: pytest.Mo
     assert modes == ["last"] * 4 + ["write"] * 2 + ["last"]
 
 
+async def test_an_old_sqlite_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python was built with a SQLite that lacks what the statements need, the error names both versions."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with anyio.fail_after(10), pytest.raises(StoreError, match=rf"{sqlite3.sqlite_version}: a store needs 3\.35"):
+        await SQLiteStore(place).mail("t")
+
+
 async def test_a_connection_that_may_be_harmed_is_given_up(place: Path) -> None:
     """After an error of the disk another connection is opened; after one that harms nothing the same is used."""
 
@@ -403,6 +410,7 @@ async def test_work_of_others_does_not_keep_a_store_waiting(place: Path) -> None
                 while not is_on.is_set():
                     await anyio.lowlevel.checkpoint()
                 await begin(store, "t")
+                assert await store.mail("t") == 0
                 is_over.set()
     finally:
         is_over.set()
