@@ -17,6 +17,7 @@ import anyio
 from jianmu.agent import Agent
 from jianmu.cli.faults import describe
 from jianmu.engine.checkpoint import Transaction
+from jianmu.engine.events import Event, RunStarted
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.outside import held
 from jianmu.engine.questionrows import text_of
@@ -71,6 +72,11 @@ class Driver:
         self._tell = tell
         self._pause = pause
         self._left: dict[str, Left] = {}
+        self._has_run = False
+        agent.runner.context.events.add(self._note)
+
+    def _note(self, event: Event) -> None:
+        self._has_run |= isinstance(event, RunStarted)
 
     async def forever(self) -> None:
         """Look again and again."""
@@ -111,6 +117,7 @@ class Driver:
 
     async def _drive(self, thread_id: str) -> None:
         """Go on with a thread as far as it goes without a person."""
+        self._has_run = False
         try:
             outcome = await self._agent.recover(thread_id)
         except (ThreadBusyError, UnknownThreadError):
@@ -128,7 +135,8 @@ class Driver:
             self._leave(thread_id, "StalledError: nothing can wake its tree but a write from outside")
         else:
             self._left.pop(thread_id, None)
-            self._tell(thread_id, outcome, None)
+            if self._has_run:  # else somebody else was faster
+                self._tell(thread_id, outcome, None)
 
     async def _hand_over(self, thread_id: str) -> None:
         """Have a thread that was parked driven by whoever comes next."""

@@ -38,15 +38,14 @@ def status_text(status: str) -> Text:
 
 def standing(info: ThreadInfo) -> str:
     """Return what else there is to know of how a thread stands, in a line."""
-    if info.error is not None and info.status in ("interrupted", "failed"):
-        return _error(info.error)
-    if info.status == "running":
-        until = "" if info.lease_until is None else f", lease {ahead(info.lease_until)}"
-        return f"held by {holder(info.holder)}{until}"
     if info.status == "crashed":
         return f"was held by {holder(info.holder)}"
+    if info.holder is not None:
+        return f"held by {holder(info.holder)}"
+    if info.error is not None and info.status in ("interrupted", "failed"):
+        return _error(info.error)
     if info.waiting and not info.questions:
-        return f"answered at {', '.join(info.waiting)}"
+        return f"can go on at {', '.join(info.waiting)}"
     if info.waiting:
         more = f", {info.questions} open" if info.questions > 1 else ""
         return f"waits at {', '.join(info.waiting)}{more}"

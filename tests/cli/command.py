@@ -45,6 +45,34 @@ def jianmu(*arguments: str, cwd: Path = HERE, given: str = "", **more: str) -> s
     )
 
 
+def started(*arguments: str, cwd: Path = HERE, **more: str) -> subprocess.Popen[str]:
+    """Start the command with pipes, in a group of its own; what it is told by its terminal it does not hear."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def begun(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """Start the command, and wait until its node `Sleepy` is at work."""
+    process = started(*arguments, SHOP=str(folder))
+    for _ in range(SECONDS * 200):
+        if (folder / "began").exists():
+            return process
+        try:
+            process.wait(0.005)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    raise AssertionError(process.communicate()[1])
+
+
 class Terminal:
     """The command in a terminal of its own; stdout can be a pipe."""
 

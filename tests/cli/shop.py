@@ -134,7 +134,7 @@ def charging() -> Agent[Refund]:
 
 
 def patient() -> Agent[Refund]:
-    steps = [escalate("bob", after=0.001), default("nobody", after=0.001)]
+    steps = [escalate("bob", after=2), default("nobody", after=0.1)]
     return Agent(AskHuman("who", message="Who?", into="name", assignee="ada", expires=steps), state_schema=Refund)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import COMMAND, HERE, SECONDS, Call, environment, jianmu
+from tests.cli.command import SECONDS, Call, begun, jianmu
 
 
 def test_the_output_is_json_on_stdout_and_all_else_on_stderr() -> None:
@@ -117,26 +116,3 @@ def test_a_signal_halts_the_run_and_awaits_its_cleanups(number: signal.Signals, 
     assert json.loads(file.read_text())["status"] == "interrupted"
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
-
-
-def begun(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    """Start the command, and wait until its node `Sleepy` is at work."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=HERE,
-        env=environment(SHOP=str(folder)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    for _ in range(SECONDS * 200):
-        if (folder / "began").exists():
-            return process
-        try:
-            process.wait(0.005)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    raise AssertionError(process.communicate()[1])
