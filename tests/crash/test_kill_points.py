@@ -1,0 +1,27 @@
+"""Runs that are killed at lines that wait or call the store, and go on in another process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.conftest import COMBINATIONS, Crashes
+from tests.crash.points import FILES, lines
+from tests.crash.shapes import SWEPT
+from tests.crash.sweep import deaths, passed, told
+
+
+def test_lines_that_wait_are_found_in_all_files() -> None:
+    """Each file that the tracer looks at has lines at which it can kill."""
+    assert [file for file in FILES if not lines(file)] == []
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_killed_anywhere_nothing_is_lost_and_nothing_comes_twice(
+    crashes: Crashes, combination: str, full: bool
+) -> None:
+    """Whatever line a run is killed at: it ends as without the kill, each effect and question comes once."""
+    found = passed(crashes, combination, SWEPT if full else ("order",))
+    plans = list(deaths(crashes, combination, found, most=None if full else 3))
+    stories = crashes.run_all(plans)
+    assert told(stories) == {}
+    assert sum(story.kills > 0 for story in stories) >= 0.8 * len(plans)
