@@ -10,7 +10,6 @@ from jianmu.engine.request import Request
 from jianmu.errors import TreeMismatchError
 
 _NOTES = ("title", "description")
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _LITERAL = ("enum", "const", "default", "examples")
 _PLAIN = ("string", "integer", "boolean", "null")
 
@@ -50,16 +49,11 @@ def refuse_other(question: Suspension, request: Request, path: str) -> None:
 
 
 def _bare(schema: Any) -> Any:
-    """Return a schema without titles and descriptions."""
+    """Return a schema without titles and descriptions; a property of that name has a schema, and they are texts."""
     if isinstance(schema, list):
         return [_bare(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    given = cast("dict[str, Any]", schema).items()
-    return {key: _bare_part(key, value) for key, value in given if not (key in _NOTES and isinstance(value, str))}
-
-
-def _bare_part(key: str, value: Any) -> Any:
-    if key in _NAMED and isinstance(value, dict):
-        return {name: _bare(each) for name, each in cast("dict[str, Any]", value).items()}
-    return value if key in _LITERAL else _bare(value)
+    parts = cast("dict[str, Any]", schema).items()
+    kept = {key: part for key, part in parts if not (key in _NOTES and isinstance(part, str))}
+    return {key: part if key in _LITERAL else _bare(part) for key, part in kept.items()}

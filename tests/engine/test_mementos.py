@@ -186,6 +186,27 @@ def test_children_that_are_built_on_restoring_get_their_place_too() -> None:
     assert adopted == ["b", "child0", "child1"]
 
 
+@pytest.mark.parametrize("kind", [Leaf, Quiet])
+def test_what_waits_has_to_be_built_again(kind: Any) -> None:
+    """A node that builds others than before when it is restored, or of another class: the one that waits is named."""
+
+    class Other(Building):
+        def build(self, count: int) -> None:
+            child = kind("child0")
+            child.parent = self
+            self.children.append(child)
+
+    Other.__name__ = "Building"
+    root = Building("b")
+    root.build(2)
+    for node in descend(root):
+        node.status = R
+    waiting = ["b/child1"] if kind is Leaf else ["b/child0"]
+    with pytest.raises(TreeMismatchError, match=f"at '{waiting[0]}'"):
+        load_position(Other("b"), dump_position(root), lambda _: True, waiting=waiting)
+    load_position(Other("b"), dump_position(root), lambda _: True)
+
+
 def branch(*children: Behaviour, memory: bool = True) -> Behaviour:
     return Sequence("s", memory=memory, children=list(children))
 

@@ -59,8 +59,8 @@ def test_titles_and_descriptions_make_no_difference() -> None:
         (list[int], list[str]),
         ({"properties": {"title": {}}}, {"properties": {"text": {}}}),
         ({"properties": {"description": {}}}, {"properties": {}}),
-        ({"enum": [{"title": 1}]}, {"enum": [{"title": 2}]}),
-        ({"const": {"title": 1}}, {"const": {"title": 2}}),
+        ({"enum": [{"title": "a"}]}, {"enum": [{"title": "b"}]}),
+        ({"const": {"title": "a"}}, {"const": {"title": "b"}}),
     ],
 )
 def test_all_else_does(one: Any, other: Any) -> None:
