@@ -42,6 +42,7 @@ async def way(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path
     stores = Stores(request.param, tmp_path, lambda: request.getfixturevalue("postgres"))
     found = Way(request.param if request.param in {"here", "json"} else "store")
     found.stores = stores
+    stores.place()  # the server starts before any time is taken
     yield found
     await stores.close()
 
