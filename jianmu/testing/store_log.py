@@ -157,9 +157,13 @@ async def the_newest_snapshot_counts(store: Checkpointer) -> None:
 
 async def a_closed_row_can_be_looked_up(store: Checkpointer) -> None:
     """A row that is closed is done with from that number on; its text stays for who looks back."""
-    await story(store, "t")
+    writer = await story(store, "t")
     same(await store.row("t", "input", "in"), Row("input", "in", "[2]", 1, 6), "the closed row")
     same(await store.row("t", "effect", "never"), None, "a row that was closed and never there")
+    await writer.write(closed=(("input", "kept"), ("tree", "kept")))
+    same(
+        await store.row("t", "effect", "kept"), Row("effect", "kept", "[3]", 2), "a row of another kind than was closed"
+    )
 
 
 async def rows_of_a_kind_that_are_needed(store: Checkpointer) -> None:
