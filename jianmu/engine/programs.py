@@ -108,18 +108,23 @@ class Program:
 
     def edited(self) -> list[str]:
         """Return the paths of nodes that were put in, and of those below which one was taken out or moved."""
-        found: list[str] = []
+        return [path_of(node) for node in self._reached() if self._is_edited(node)]
+
+    def _reached(self) -> Iterator[Behaviour]:
+        """Yield the nodes that no node has built by itself, parents first; nothing below those that were put in."""
         stack = [self._root]
         while stack:
             node = stack.pop()
-            known = self._children.get(id(node))
-            if known is None:
-                found.append(path_of(node))
-            elif not may_build(node):
+            yield node
+            if id(node) in self._children and not may_build(node):
                 stack.extend(reversed(node.children))
-                if [child for child in node.children if id(child) in self._children] != known[1]:
-                    found.append(path_of(node))
-        return found
+
+    def _is_edited(self, node: Behaviour) -> bool:
+        """Whether a node was put in, or what was below it is not all there in its order."""
+        if id(node) not in self._children:
+            return True
+        left = [child for child in node.children if id(child) in self._children]
+        return not may_build(node) and left != self._children[id(node)][1]
 
 
 def _unknown(record: RunRecord) -> Iterator[str]:
