@@ -203,8 +203,9 @@ async def test_a_fork_needs_an_id_that_is_free(store: Store) -> None:
     async with held(store, "held", create=True):
         with pytest.raises(ThreadBusyError):
             await store.fork("t", "held")
-    with pytest.raises(StoreError):
-        await store.fork("t", "")
+    for id in ("", "\ud800", "x" * 513, object()):
+        with pytest.raises(StoreError, match="a thread's id is a text"):
+            await store.fork("t", id)  # pyright: ignore[reportArgumentType]  # a user's mistake
     assert {info.thread_id for info in await store.list()} == {"t", "other"}
     async with held(store, "other"):
         pass
