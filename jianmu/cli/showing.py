@@ -16,6 +16,7 @@ from rich.text import Text
 from jianmu.cli.forms import hint
 from jianmu.cli.output import ago, ahead, local, say, span, width
 from jianmu.draw.outline import MARKS, one_line
+from jianmu.engine.holders import is_held
 from jianmu.engine.interaction import Suspension
 from jianmu.engine.journal import Entry
 from jianmu.stores.history import ThreadView
@@ -40,7 +41,7 @@ def standing(info: ThreadInfo) -> str:
     """Return what else there is to know of how a thread stands, in a line."""
     if info.status == "crashed":
         return f"was held by {holder(info.holder)}"
-    if info.holder is not None:
+    if _is_held(info):
         return f"held by {holder(info.holder)}"
     if info.error is not None and info.status in ("interrupted", "failed"):
         return _error(info.error)
@@ -50,6 +51,11 @@ def standing(info: ThreadInfo) -> str:
         more = f", {info.questions} open" if info.questions > 1 else ""
         return f"waits at {', '.join(info.waiting)}{more}"
     return ""
+
+
+def _is_held(info: ThreadInfo) -> bool:
+    until = None if info.lease_until is None else info.lease_until.timestamp()
+    return is_held(json.dumps(info.holder), until, datetime.now(UTC).timestamp())
 
 
 def holder(told: JsonValue) -> str:

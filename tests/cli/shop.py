@@ -101,6 +101,26 @@ def sleepy() -> Agent[Refund]:
     return Agent(_sequence(Sleepy("sleep")), state_schema=Refund)
 
 
+class Motor(Node):
+    """Runs until it is halted, and tells that in a file."""
+
+    def update(self) -> Status:
+        return Status.RUNNING
+
+    def terminate(self, new_status: Status) -> None:
+        Path(os.environ["SHOP"], "stopped").touch()
+
+    def memento(self) -> int:
+        return 1
+
+    def restore(self, value: int) -> None:
+        assert value == 1
+
+
+def motor() -> Agent[Refund]:
+    return Agent(Parallel("all", ParallelPolicy.SuccessOnAll(), children=[Motor("motor"), Sleepy("sleep")]))
+
+
 def asks_then_sleeps() -> Agent[Refund]:
     return Agent(_sequence(AskHuman("who", message="Who?", into="name"), Sleepy("sleep")), state_schema=Refund)
 
