@@ -42,6 +42,7 @@ class Live:
         "hook",
         "is_halted",
         "is_overdue",
+        "is_parked",
         "journal",
         "line",
         "watch",
@@ -55,7 +56,7 @@ class Live:
         self.cleanup: anyio.CancelScope | None = None
         self.hook: Callable[[], Awaitable[None]] | None = None
         self.line: tuple[Behaviour, ...] = ()
-        self.is_halted = False
+        self.is_halted = self.is_parked = False
         self.is_overdue = False
         self.has_entered = False
         self.has_asked = False
@@ -132,7 +133,7 @@ class Activity:
         self.is_waiting = False
         live = self.live
         if live is not None and not live.is_halted:
-            live.is_halted = True
+            live.is_halted, live.is_parked = True, self.tasks.is_parking
             live.line = (self.node, *ancestors(self.node))
             self.tasks.halting.append(live)
 
@@ -147,6 +148,8 @@ class Activity:
     def settle(self, live: Live, status: object, error: BaseException | None) -> None:
         """Take the outcome of an entry."""
         if live.is_halted:
+            if live.is_parked and error is None and status in RESULTS:
+                self.tasks.late_result(self.node, Status(status))
             if error is not None and not is_suspension(error):
                 self.tasks.report(self.node, error)
             return
@@ -202,6 +205,8 @@ class Tasks:
         self._stir = stir
         self._late = late
         self.group: TaskGroup | None = None
+        self.is_parking = False
+        self.late_result: Callable[[Behaviour, Status], None] = lambda _node, _status: None
         self.wanted: dict[Activity, None] = {}
         self.waiting: dict[Activity, None] = {}
         self.failed: dict[Activity, None] = {}

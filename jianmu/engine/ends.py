@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.humans import Human
@@ -25,6 +26,10 @@ class Log(Protocol):
 
     def freeze(self) -> None:
         """Keep the position as it is now: the tree is about to be halted."""
+        ...
+
+    def keep_late(self, node: Behaviour, status: Status) -> None:
+        """Have a result stand in the position that was kept."""
         ...
 
 

@@ -17,6 +17,8 @@ from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
 
 import anyio
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
 
 from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
@@ -210,10 +212,10 @@ class Holding:
                 return True
             transaction = self._transaction(lease, cut, rows)
             transaction = replace(transaction, has_to_last=has_to_last or bool(transaction.questions))
-            ending = replace(transaction, releases=releases, seen=self._seen if heeds_mail else None)
+            ending = replace(transaction, releases=releases, seen=self._seen if heeds_mail or not releases else None)
             is_done = await self._call(self.store.commit, ending)
             if not is_done:  # what the cut has taken is saved all the same
-                await self._call(self.store.commit, transaction)
+                await self._call(self.store.commit, replace(transaction, seen=self._seen))
             self._number, self._done = number, covered
             del self._rows[: len(rows)]
             if cut is not None:
@@ -370,6 +372,10 @@ class Holding:
     def freeze(self) -> None:
         """Keep the position as it is now: the tree is about to be halted."""
         self.recording.freeze()
+
+    def keep_late(self, node: Behaviour, status: Status) -> None:
+        """Have a result stand in the position that was kept."""
+        self.recording.keep_late(node, status)
 
     def _end_work(self) -> None:
         """Give the lease up, in memory."""

@@ -143,6 +143,11 @@ class Positions:
         self._told.update(nodes)
         return change
 
+    def with_result(self, node: Behaviour, status: Status) -> tuple[str, JsonValue]:
+        """Return the number of an AsyncNode, and what is to be kept of it if it is RUNNING and has this result."""
+        memento: JsonValue = {"asked": [], "result": status.name}
+        return str(self._numbers[id(node)]), [Status.RUNNING.name[0], None, memento]
+
     def _begin(self) -> None:
         """Lay the tree out anew, as if all its nodes were new."""
         self._row, self._nodes = _laid_out(self._root)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any  # Any: any schema; JSON
 
 from py_trees.behaviour import Behaviour
+from py_trees.common import Status
 from pydantic import JsonValue
 
+from jianmu.engine import passes
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Stored
 from jianmu.engine.context import RunContext
@@ -246,6 +248,13 @@ class Recording:
         """Keep the position as it is, whatever the tree does: it is about to be halted."""
         if not self._is_frozen:
             self._frozen, self._is_frozen = self._positions.changes(), True
+
+    def keep_late(self, node: Behaviour, status: Status) -> None:
+        """Have a result stand in the frozen position: its coroutine was done when the tree was halted."""
+        number, kept = self._positions.with_result(node, status)
+        nodes: Nodes = {number: kept}
+        late = Change(next(passes.NUMBERS), None, nodes, {})
+        self._frozen = late if self._frozen is None else replace(self._frozen, nodes=self._frozen.nodes | nodes)
 
     def thaw(self) -> None:
         """Watch the tree again: it stands where it was kept."""

@@ -38,7 +38,7 @@ class QuestionRow:
     Attributes:
         id: its id, unique in the store.
         thread_id: the thread.
-        asked: the question as it was asked, JSON text; it never changes.
+        asked: the question as it was asked, JSON text.
         status: open, answered, expired or withdrawn; it leaves `open` once.
         reason: what kind of question it is.
         assignee: who is to answer.
@@ -201,15 +201,16 @@ class Transaction:
         status: how the thread stands after it.
         record: what `list` and `show` tell of it, JSON text.
         wake_at: when somebody has to drive the thread, or None.
-        questions: new ones.
+        questions: new ones; of one that the thread has already, `asked`, `reason` and `assignee` are replaced (after a
+            migration), and nothing else.
         delivered: what became of others.
         rows: kept rows, each in the place of the one with its kind and id.
         closed: (kind, id) of kept rows that are done with from now on: their `went` is this number.
         gone: (kind, id) of kept rows that are removed.
         has_to_last: whether it has to survive a power cut too.
         releases: whether the lease ends with it.
-        seen: the `mail` that the run has read: if there is more, a transaction that releases changes nothing;
-            None: it does not matter.
+        seen: the `mail` that the run has read. If there is more, a transaction that releases changes nothing, and
+            another one keeps an earlier `wake_at`. None: with a release it does not matter, else none was read.
     """
 
     lease: Lease

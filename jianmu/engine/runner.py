@@ -81,6 +81,7 @@ class ReactiveRunner(Generic[S]):
             report=self.failures.report,
             late=self.failures.report_late,
         )
+        self.tasks.late_result = self._keep_late
         self.host = Host(context.clock.pump, self._move)
         self.binder = Binder(context, state_manager, self.tasks)
         self.tree = Tree(root, context.ticker)
@@ -356,10 +357,19 @@ class ReactiveRunner(Generic[S]):
                 self.log.freeze()
         except Exception as error:  # noqa: BLE001  # a memento that raises must not keep the tree alive
             self.failures.report(self.root, error)
+        self.tasks.is_parking = True
         try:
             self._stop_tree()
         finally:
-            self.context.is_parking = False
+            self.context.is_parking = self.tasks.is_parking = False
+
+    def _keep_late(self, node: Behaviour, status: Status) -> None:
+        """Have a result stand in the position: its coroutine had done all its work when the run was parked."""
+        if self.parked is not None:
+            number = self.parked["paths"].index(path_of(node))
+            self.parked["nodes"].setdefault(str(number), {}).update({"memento": {"asked": [], "result": status.name}})
+        if self.log is not None:
+            self.log.keep_late(node, status)
 
     def _stop_tree(self) -> None:
         """Set every node to INVALID; what their `terminate`s raise is reported."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 from py_trees.behaviour import Behaviour
 from pydantic import BaseModel
 
@@ -117,6 +118,7 @@ class Session(Thread[S]):
         """Return when what an effect has recorded is durable."""
         assert self.holding is not None
         await self.holding.flush("once", has_to_last=True)
+        await checkpoint_if_cancelled()  # a node that was halted meanwhile goes no further
 
     @property
     def is_unfinished(self) -> bool:
