@@ -448,6 +448,25 @@ async def test_a_thread_pruned_at_any_number_comes_to_the_same_end(store: Store)
     assert last > 3
 
 
+async def test_a_pruned_conversation_goes_on(store: Store) -> None:
+    """K29: a finished thread that was pruned loads, and the next run begins with its state."""
+
+    def build() -> Behaviour:
+        return seq("main", ask("q", str), Note("after", []))
+
+    with anyio.fail_after(60):
+        await Agent(build(), Desk, store=store).run_until_suspend(thread_id="t")
+        assert await ended(store, build, "t", q="first") == {"status": SUCCESS, "q": "first"}
+        await store.prune("t")
+        agent = Agent(build(), Desk, store=store)
+        await agent.load("t")
+        assert (agent.state.values, agent.state.log, agent.interaction.pending) == ({"q": "first"}, ["after"], ())
+        await agent.run_until_suspend({"note": "again"}, thread_id="t")
+        assert await ended(store, build, "t", q="second") == {"status": SUCCESS, "q": "second"}
+    view = await store.show("t")
+    assert (view.run, view.fields["log"], view.fields["note"]) == (2, ["after", "after"], "again")
+
+
 async def test_a_deleted_source_leaves_its_fork_and_its_namesakes(store: Store) -> None:
     """K31: of `a` nothing is left; `ab` and the fork of `a` load and go on."""
 
