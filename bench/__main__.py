@@ -14,7 +14,7 @@ from bench.row import HEAD, Result, measured
 from bench.rows import ROWS
 
 RESULTS = Path(__file__).with_name("results.json")
-PACKAGES = ("anyio", "langgraph", "py-trees", "pydantic", "structlog", "trio")
+PACKAGES = ("anyio", "langgraph", "langgraph-checkpoint-sqlite", "py-trees", "pydantic", "structlog", "trio")
 
 
 def write(results: list[Result]) -> None:

@@ -31,7 +31,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Pair:
-    """Seconds for one operation on each side."""
+    """What was measured on each side: seconds for one operation, or bytes."""
 
     ours: float
     peer: float

@@ -5,8 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from bench.measure import Effort, Pair
+
+Unit = Literal["s", "B"]
+
+SCALES: dict[Unit, dict[str, float]] = {
+    "s": {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9},
+    "B": {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0},
+}
+LESS: dict[Unit, str] = {"s": "faster", "B": "smaller"}
 
 
 @dataclass(frozen=True)
@@ -18,11 +27,12 @@ class Row:
     measure: Callable[[Effort], Pair]
     at_most: float | None = None
     at_least: float | None = None
+    unit: Unit = "s"
 
     @property
     def bar(self) -> str:
         """The bar in words."""
-        return f"≤ {self.at_most:g} ×" if self.at_most is not None else f"≥ {self.at_least:g} × faster"
+        return f"≤ {self.at_most:g} ×" if self.at_most is not None else f"≥ {self.at_least:g} × {LESS[self.unit]}"
 
     def ratio(self, pair: Pair) -> float:
         """Return the ratio that the bar bounds."""
@@ -35,12 +45,11 @@ class Row:
         return self.at_least is not None and self.ratio(pair) >= self.at_least
 
 
-def duration(seconds: float) -> str:
-    """Return a duration with three digits and a unit that a reader can compare."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+def amount(number: float, unit: Unit) -> str:
+    """Return seconds or bytes with three digits and a unit that a reader can compare."""
+    scale = SCALES[unit]
+    name = next((name for name, size in scale.items() if number >= size), [*scale][-1])
+    return f"{number / scale[name]:.3g} {name}"
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,9 @@ class Result:
         return self.pair is not None and self.row.is_met(self.pair)
 
     def record(self) -> dict[str, object]:
-        """Return the result as JSON; durations are in seconds."""
-        told: dict[str, object] = {"work": self.row.work, "against": self.row.against, "bar": self.row.bar}
+        """Return the result as JSON; `unit` is that of what was measured on each side."""
+        row = self.row
+        told: dict[str, object] = {"work": row.work, "against": row.against, "bar": row.bar, "unit": row.unit}
         if self.pair is not None:
             told |= {"ours": self.pair.ours, "peer": self.pair.peer, "ratio": self.row.ratio(self.pair)}
         return {**told, "met": self.is_met, "error": self.is_error}
@@ -71,12 +81,13 @@ class Result:
         """Return the result as a line of the table."""
         head = f"{self.row.work:<48} {self.row.against:<35}"
         if self.pair is None:
-            return f"{head} {'':>28}  {self.row.bar:<15} ERROR"
-        measured = f"{duration(self.pair.ours):>9} {duration(self.pair.peer):>9} {self.row.ratio(self.pair):>8.2f}"
-        return f"{head} {measured}  {self.row.bar:<15} {'met' if self.is_met else 'MISSED'}"
+            return f"{head} {'':>28}  {self.row.bar:<16} ERROR"
+        sides = (amount(side, self.row.unit) for side in (self.pair.ours, self.pair.peer))
+        measured = " ".join([*(f"{side:>9}" for side in sides), f"{self.row.ratio(self.pair):>8.2f}"])
+        return f"{head} {measured}  {self.row.bar:<16} {'met' if self.is_met else 'MISSED'}"
 
 
-HEAD = f"{'work':<48} {'against':<35} {'ours':>9} {'peer':>9} {'ratio':>8}  {'bar':<15}"
+HEAD = f"{'work':<48} {'against':<35} {'ours':>9} {'peer':>9} {'ratio':>8}  {'bar':<16}"
 
 
 def measured(row: Row, effort: Effort) -> Result:

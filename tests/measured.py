@@ -6,11 +6,12 @@ import json
 import re
 from typing import Any
 
-from bench.row import duration
+from bench.row import LESS, Unit, amount
 from tests.house import ROOT
 
 README = ROOT / "README.md"
 TABLE = re.compile(r"(?<=<!-- measured -->\n).*?(?=\n<!-- /measured -->)", re.DOTALL)
+MORE: dict[Unit, str] = {"s": "slower", "B": "larger"}
 HEAD = "| work | beside | jianmu | the other | |\n|---|---|--:|--:|---|"
 
 
@@ -20,7 +21,7 @@ def results() -> dict[str, Any]:
 
 
 def factor(row: dict[str, Any]) -> float:
-    """Return how many times faster jianmu was."""
+    """Return how many times faster, or smaller, jianmu was."""
     return row["peer"] / row["ours"]
 
 
@@ -37,11 +38,10 @@ def table() -> str:
     """Return the table as Markdown."""
     lines = [HEAD]
     for row in peers():
-        times = factor(row)
-        verdict = f"{times:.3g} × faster" if times >= 1 else f"{1 / times:.3g} × slower"
-        lines.append(
-            f"| {row['work']} | {row['against']} | {duration(row['ours'])} | {duration(row['peer'])} | {verdict} |"
-        )
+        times, unit = factor(row), row.get("unit", "s")
+        verdict = f"{times:.3g} × {LESS[unit]}" if times >= 1 else f"{1 / times:.3g} × {MORE[unit]}"
+        ours, peer = amount(row["ours"], unit), amount(row["peer"], unit)
+        lines.append(f"| {row['work']} | {row['against']} | {ours} | {peer} | {verdict} |")
     versions = results()["versions"]
     names = {"Python": "python", "LangGraph": "langgraph", "py_trees": "py-trees", "Pydantic": "pydantic"}
     used = ", ".join(f"{name} {versions[package]}" for name, package in names.items())
@@ -49,7 +49,7 @@ def table() -> str:
 
 
 def shown() -> dict[tuple[str, str], float]:
-    """Return how many times faster the README says that jianmu is, by row."""
+    """Return how many times faster, or smaller, the README says that jianmu is, by row."""
     found = TABLE.search(README.read_text(encoding="utf-8"))
     assert found is not None
     rows = [
@@ -62,7 +62,7 @@ def shown() -> dict[tuple[str, str], float]:
 
 def _times(verdict: str) -> float:
     number = float(verdict.split()[0])
-    return number if verdict.endswith("faster") else 1 / number
+    return number if verdict.endswith(tuple(LESS.values())) else 1 / number
 
 
 if __name__ == "__main__":

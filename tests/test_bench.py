@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from bench.measure import Effort, Pair, block, in_turns
-from bench.row import Result, Row, duration, measured
+from bench.row import Result, Row, Unit, amount, measured
 
 
 def fail(effort: Effort) -> Pair:
@@ -61,7 +61,28 @@ def test_the_collector_is_off_while_time_is_taken() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.5e-5, "45 µs"), (3.3e-8, "33 ns")])
-def test_durations_are_readable(seconds: float, text: str) -> None:
-    """A duration has the largest unit of which there is at least one."""
-    assert duration(seconds) == text
+def test_bytes_are_compared_as_seconds_are() -> None:
+    """A row may bound bytes: the bar, the line and the record say so."""
+    row = Row("kept", "peer", lambda _: Pair(1_000, 46_000), at_least=45, unit="B")
+    result = measured(row, Effort(short=True))
+    assert result.is_met
+    assert row.bar == "≥ 45 × smaller"
+    assert "1 kB     46 kB    46.00" in result.line()
+    assert result.record()["unit"] == "B"
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (2.0, "s", "2 s"),
+        (0.0123, "s", "12.3 ms"),
+        (4.5e-5, "s", "45 µs"),
+        (3.3e-8, "s", "33 ns"),
+        (20_774_912, "B", "20.8 MB"),
+        (305_000, "B", "305 kB"),
+        (0.5, "B", "0.5 B"),
+    ],
+)
+def test_amounts_are_readable(number: float, unit: Unit, text: str) -> None:
+    """An amount has the largest unit of which there is at least one, else the smallest."""
+    assert amount(number, unit) == text
