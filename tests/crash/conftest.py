@@ -109,14 +109,14 @@ def tell(crashes: Crashes, request: pytest.FixtureRequest, full: bool) -> Callab
     some = COMBINATIONS if full else [COMBINATIONS[(first + more) % len(COMBINATIONS)] for more in (0, 7)]
 
     def run(
-        shape: str, *deaths: Death, level: str = "", way: str = "inbox", kills: int | None = None, is_new: bool = False
+        shape: str, *deaths: Death, level: str = "", way: str = "inbox", is_killed: bool = True, is_new: bool = False
     ) -> Iterator[Story]:
         for combination in some:
             store, backend, own = combination.split("-")
             combination = f"{store}-{backend}-{level or own}"
             story = crashes.run(crashes.plan(shape, combination, *deaths, way=way, is_new=is_new))
             assert broken(story) == [], (story.plan, story.notes)
-            assert story.kills == (len(deaths) if kills is None else kills), story.plan
+            assert story.kills == len(deaths) * is_killed, story.plan
             yield story
 
     return run

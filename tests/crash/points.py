@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 ENGINE = ("activity", "calls", "effects", "holding", "journal", "lease", "outside", "resources", "runner", "session")
 STORES = ("connections", "inbox", "memory", "postgres", "sql", "sqlite", "tables", "writing", "reading")
 FILES = (
@@ -47,6 +48,13 @@ def lines(file: str) -> frozenset[int]:
     """Return the lines of a file at which something is waited for or written."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return frozenset(node.lineno for node in ast.walk(tree) if waits(node) and isinstance(node, ast.stmt | ast.expr))
+
+
+def lines_of(file: str, function: str) -> list[int]:
+    """Return those of them that stand in one function."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    found = next(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and node.name == function)
+    return sorted(line for line in lines(file) if found.lineno < line <= (found.end_lineno or 0))
 
 
 @dataclass(frozen=True, order=True)

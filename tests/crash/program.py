@@ -128,8 +128,11 @@ class Life:
 
     def do(self, deed: str) -> None:
         """Do what a hook is there for."""
-        if deed in ("kill", "stop"):
-            os.kill(os.getpid(), signal.SIGKILL if deed == "kill" else signal.SIGSTOP)
+        if deed == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif deed == "stop":
+            self.notes.write("stopped", process=os.getpid())
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif deed == "halt" and self.running is not None:
             self.running.halt()
         elif deed == "copy":

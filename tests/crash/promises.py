@@ -218,8 +218,8 @@ def nothing_finished_is_entered_again(story: Story) -> Iterator[str]:
     for note in story.notes:
         if note["what"] in ("entered", "requested") and note["path"] in finished:
             yield f"{note['path']} had finished, and was entered again"
-        if note["what"] == "found" and "rounds" not in note.get("position", {}):
-            finished |= {path for path, status in note.get("position", {}).items() if status == "SUCCESS"}
+        ended = [path for path, status in note.get("position", {}).items() if status == "SUCCESS"]
+        finished |= {path for path in ended if "rounds" not in path and note["what"] == "found"}
 
 
 def sync_loses_the_pass_in_progress_at_most(story: Story) -> Iterator[str]:

@@ -219,12 +219,13 @@ class Big(AsyncNode):
 
 
 class Hang(AsyncNode):
-    """Be at work until the run is halted, and clean up then; in a later life there is nothing left to do."""
+    """Be at work until the run is halted, and clean up then; entered again it has nothing left to do."""
 
     async def update_async(self) -> Status:
         """Wait."""
         self.context.deps.write("entered", path=self.context.path, start=self.read_state().start)
-        if not self.context.deps.life:
+        if not self.context.deps.all("hung"):
+            self.context.deps.write("hung")
             self.hang()
             await sleep_forever()
         self.write_state({"log": [named(self)]})

@@ -19,6 +19,7 @@ from tests.crash.windows import (
     CONTROLLER,
     ENGINE,
     JOURNAL,
+    KILLED,
     MOVE,
     SHAPES,
     STORES,
@@ -96,7 +97,7 @@ def test_window_06_sent_again_it_is_the_same_answer(crashes: Crashes, combinatio
         assert refused.value.record.answer.payload == {"by": 0, "to": "ask.0"}
 
     story = crashes.forges[0].begin(crashes.plan("order", combination, Hook(MOVE, "after")))
-    assert crashes.forges[0].live(story) == -9
+    assert crashes.forges[0].live(story) == KILLED
     look(crashes, story, send_again)
     assert crashes.forges[0].live(story) == 0
     assert asked(story.notes[-1], "ask.0")["payload"] == {"by": 0, "to": "ask.0"}
@@ -168,11 +169,11 @@ def test_window_14_dead_between_a_result_and_its_commit(tell: Tell) -> None:
         assert "started" in {one["state"] for one in found(story)["effects"].values()}
 
 
-@pytest.mark.parametrize("dies", [(), (Hook(CLOSE, "after"),)])
+@pytest.mark.parametrize("dies", [(), (Hook(CLOSE, "after"),)], ids=["lives", "dies"])
 def test_window_14_halted_in_an_effect(tell: Tell, dies: tuple[Hook, ...]) -> None:
     """An effect in which the run was halted has an unknown outcome too, also when the process dies after that."""
     halt = Hook(ACT + "act_now", "after", of="fails", deed="halt")
-    for story in tell("policies", (halt, *dies), kills=len(dies)):
+    for story in tell("policies", (halt, *dies), is_killed=bool(dies)):
         assert (len(noted(story, "effect", receipt="fails")), bool(noted(story, "unknown"))) == (1, True)
         assert not dies or effect(found(story), "fails") == "unknown"
 
