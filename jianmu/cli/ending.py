@@ -64,6 +64,9 @@ def conclude(agent: AnyAgent, outcome: Outcome, kept: Kept, *, is_left_open: boo
         complain(describe(StalledError("nothing can wake the tree but a write from outside")))
         return Exit.FAILURE
     show_output(outcome.output)
+    if outcome.thread_id != agent.thread_id:
+        print("another process is at work on the thread: the input waits for its turn", file=sys.stderr)
+        return Exit.SUSPENDED
     if outcome.suspended or is_left_open:
         _tell_open(agent.interaction.pending, kept)
         return Exit.SUSPENDED
@@ -78,8 +81,6 @@ def conclude(agent: AnyAgent, outcome: Outcome, kept: Kept, *, is_left_open: boo
 
 def _tell_open(questions: tuple[Suspension, ...], kept: Kept) -> None:
     """Say what waits, and how it is answered."""
-    if not questions:
-        print("the input waits for its turn", file=sys.stderr)
     for question in questions:
         text = one_line(" ".join(question.message.split()))
         print(f"waits: {one_line(question.path)}: {text}", file=sys.stderr)

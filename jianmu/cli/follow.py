@@ -60,7 +60,8 @@ class Follower:
 
     async def _to_the_end(self, start: Start) -> Outcome:
         outcome = await self._follow(start)
-        is_asking = self._waits and bool(outcome.suspensions)
+        is_queued = outcome.thread_id != self._agent.thread_id  # another process is at work on that thread
+        is_asking = outcome.suspended and self._waits and not is_queued
         return await self._follow(partial(self._wait, outcome)) if is_asking else outcome
 
     async def _wait(self, outcome: Outcome) -> Outcome:

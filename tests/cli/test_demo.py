@@ -6,13 +6,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from jianmu.cli.demo.reading import LONGEST, read_requests
-from tests.cli.command import COMMAND, SECONDS, Terminal, environment, jianmu
+from tests.cli.command import SECONDS, Terminal, jianmu, started
 
 REQUEST = {"id": "A", "customer": "Ada", "amount": 10}
 
@@ -87,7 +86,7 @@ def test_what_was_decided_is_in_the_report_of_a_desk_that_was_left(
         terminal.expect("[y/n]: ")
         terminal.type(key)
         assert terminal.end() == code
-        assert f"({end})" in terminal.shown
+        assert f"({end}; start it again to go on)" in terminal.shown
         assert "Traceback" not in terminal.shown
         assert not terminal.has_children()
     counts = counted(tmp_path / "out.json")
@@ -99,16 +98,7 @@ def test_what_was_decided_is_in_the_report_of_a_desk_that_was_left(
 def test_ctrl_c_in_the_middle_of_payments_keeps_all_accounts(tmp_path: Path) -> None:
     """Without a terminal: exit code 130, and of a payment that was begun it is said that nobody knows."""
     file = requests(tmp_path / "in.jsonl", *({**REQUEST, "id": f"A{number}"} for number in range(50)))
-    process = subprocess.Popen(
-        [*COMMAND, "demo", str(file), "--report", "out.json"],
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = started("demo", str(file), "--report", "out.json", cwd=tmp_path)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("✓ A0 ")
     os.killpg(process.pid, signal.SIGINT)
@@ -118,7 +108,7 @@ def test_ctrl_c_in_the_middle_of_payments_keeps_all_accounts(tmp_path: Path) -> 
     counts = counted(tmp_path / "out.json")
     assert counts["paid"] >= 1
     assert counts["paid"] + counts["open"] == 50
-    assert re.search(r"50 lines = \d+ paid \+ \d+ open \(interrupted\)", out)
+    assert re.search(r"50 lines = \d+ paid \+ \d+ open \(interrupted; start it again to go on\)", out)
     notes = {each["note"] for each in json.loads((tmp_path / "out.json").read_text())["requests"]}
     assert notes <= {
         "up to 50",
@@ -126,6 +116,80 @@ def test_ctrl_c_in_the_middle_of_payments_keeps_all_accounts(tmp_path: Path) -> 
         "approved, not paid",
         "not decided",
     }
+
+
+def paid(folder: Path) -> list[str]:
+    """Return what the payment service has paid, in order; its ledger outlives every kill."""
+    ledger = folder / ".jianmu" / "payments.jsonl"
+    return [json.loads(line)["paid"] for line in ledger.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_desk_that_was_ended_at_a_question_goes_on_there(number: signal.Signals, tmp_path: Path) -> None:
+    """Killed or Ctrl-C at each question and started again: nothing is paid or asked twice, the report is complete."""
+    dear = [{**REQUEST, "id": f"dear-{number}", "amount": 100 + number} for number in range(3)]
+    file = requests(tmp_path / "in.jsonl", {**REQUEST, "id": "small"}, *dear, "{")
+    asked: list[str] = []
+    for each in dear:
+        with Terminal("demo", str(file), "--report", "out.json", cwd=tmp_path) as terminal:
+            if asked:
+                terminal.expect("going on where it was left: ")
+            asked.append(terminal.expect("[y/n]: "))
+            assert f"Refund {each['amount']}.00 EUR?" in asked[-1]
+            terminal.type("y\n")
+            terminal.expect("Refund" if each is not dear[-1] else "report: out.json")
+            if each is dear[-1]:
+                assert terminal.end() == 0
+                continue
+            os.killpg(terminal.process.pid, number)
+            assert terminal.end() == (-9 if number is signal.SIGKILL else 130)
+    assert counted(tmp_path / "out.json") == {"paid": 4, "skipped": 1}
+    assert sorted(paid(tmp_path)) == ["dear-0", "dear-1", "dear-2", "small"]
+
+
+def test_a_desk_that_was_killed_at_work_pays_nothing_twice(tmp_path: Path) -> None:
+    """Killed again and again while it pays, without a terminal: in the end all is paid once and the report is whole."""
+    file = requests(tmp_path / "in.jsonl", *({**REQUEST, "id": f"A{number:02}"} for number in range(12)))
+    for kills in range(4):
+        with started("demo", str(file), "--report", "out.json", cwd=tmp_path) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            if kills:
+                assert process.stdout.readline().startswith("going on where it was left: ")
+            for _ in range(2):
+                assert process.stderr.readline().startswith("✓ A")
+            os.killpg(process.pid, signal.SIGKILL)
+    done = jianmu("demo", str(file), "--report", "out.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-2]) == (0, "12 lines = 12 paid")
+    assert counted(tmp_path / "out.json") == {"paid": 12}
+    assert paid(tmp_path) == [f"A{number:02}" for number in range(12)]
+
+
+def test_a_desk_that_has_finished_begins_anew(tmp_path: Path) -> None:
+    """It is said so, and all is done again from the file as it is now."""
+    file = requests(tmp_path / "in.jsonl", REQUEST)
+    assert "anew" not in jianmu("demo", str(file), cwd=tmp_path).stdout
+    requests(file, REQUEST, {**REQUEST, "id": "B", "amount": -1})
+    done = jianmu("demo", str(file), cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:3] == [
+        "the run before has finished: this one begins anew",
+        "2 lines = 1 paid + 1 refused",
+    ]
+
+
+def test_a_desk_at_which_somebody_works_is_not_opened_twice(tmp_path: Path) -> None:
+    """A second demo on the same file ends with who is at it, and writes no report over the other's."""
+    file = requests(tmp_path / "in.jsonl", {**REQUEST, "amount": 400})
+    with Terminal("demo", str(file), cwd=tmp_path) as terminal:
+        terminal.expect("[y/n]: ")
+        done = jianmu("demo", str(file), cwd=tmp_path)
+        assert done.returncode == 1
+        assert f"held by process {terminal.process.pid} on " in done.stderr
+        assert not (tmp_path / "refund-report.md").exists()
+        terminal.type("y\n")
+        assert terminal.end() == 0
 
 
 def test_an_empty_file_is_no_error(tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ def test_new_input_for_an_unfinished_run_is_refused_unless_it_is_said_what_is_me
     assert question["message"] == "Pay 500.00?"
 
 
+def test_input_for_a_thread_at_which_another_process_works_can_wait(call: Call, store: Path, tmp_path: Path) -> None:
+    """Refused with the kind and the holder, or kept for its turn: exit code 3."""
+    with begun("run", "shop:sleepy", "--thread", "a", folder=tmp_path) as holder:
+        line = ["run", "shop:sleepy", "--thread", "a", "--input", '{"name": "Ada"}']
+        code, out, err = call(*line)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"error: ThreadBusyError: thread 'a' is held by process {holder.pid} on ")
+        told = "another process is at work on the thread: the input waits for its turn\n"
+        assert call(*line, "--on-new-input", "queue") == (3, "{}\n", told)
+        holder.kill()
+        holder.communicate(timeout=SECONDS)
+    assert json.loads(call("show", "a", "--json")[1])["inputs"] == [{"name": "Ada"}]
+
+
 def test_an_input_that_is_delivered_twice_is_applied_once(call: Call, store: Path) -> None:
     """The same `--input-id` gives the first one's output, and nothing is paid again."""
     line = ["run", "shop:desk", "--thread", "a", "--input", '{"amount": 7}', "--input-id", "mail-1", "--quiet"]

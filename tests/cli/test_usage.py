@@ -13,6 +13,7 @@ from tests.cli.command import HERE, Call
 
 FORM = "write it as module:name, like shop.desk:agent"
 WANTED = "name an Agent, or a function without arguments that returns one"
+COMMANDS = "run, resume, step, tree, demo, threads, show, history"
 UNKNOWN = "UnknownFieldError: Refund has no field 'amoun': did you mean 'amount'"
 
 
@@ -20,8 +21,8 @@ UNKNOWN = "UnknownFieldError: Refund has no field 'amoun': did you mean 'amount'
     ("line", "error"),
     [
         ("run", 'Command "run" parameter AGENT requires an argument.'),
-        ("walk", 'Unknown command "walk". Available commands: run, resume, step, tree, demo.'),
-        ("run shop:desk --fast", "Unknown option: --fast."),
+        ("walk", f'Unknown command "walk". Available commands: {COMMANDS}, ...'),
+        ("run shop:desk --fast", "Unknown option: --fast. Did you mean --store?"),
         ("run shop", f"'shop' names a module, not an agent: {FORM}; its agents are: agent"),
         ("run shop:", f"'shop:' names no agent: {FORM}"),
         ("run ./shop.py:desk", f"'./shop.py' is a path, not a module: {FORM}"),
