@@ -24,6 +24,11 @@ class Effort:
         """How many times each side is timed."""
         return 2 if self.short else 30
 
+    @property
+    def few(self) -> int:
+        """How many times each side is timed where a round takes long."""
+        return 1 if self.short else 10
+
     def times(self, number: int) -> int:
         """Return how many times an operation is repeated in a round."""
         return max(1, number // 10) if self.short else number

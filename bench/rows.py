@@ -4,8 +4,57 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench import hops, imports, langgraph_steps, runs, state, ticks
+from bench import hops, imports, langgraph_saved, langgraph_steps, runs, state, ticks, waiting
 from bench.row import Row
+from bench.saved import Growth
+
+LENGTHS = (200, 400, 800, 3_200)
+
+STORES = [
+    Row(
+        "200 passes of 1 kB, stored",
+        "LangGraph's steps, SQLite",
+        langgraph_saved.bytes_of_passes,
+        at_least=45,
+        unit="B",
+    ),
+    *(
+        Row(
+            f"{passes:,} passes{how} that append 1 kB, stored",
+            "3 × written + 100 kB",
+            Growth(passes, asks),
+            1,
+            unit="B",
+        )
+        for asks, how in ((False, ""), (True, " with a question"))
+        for passes in LENGTHS
+    ),
+    *(
+        Row(
+            f"a pass that {does}, durability {level}",
+            f"LangGraph's step, SQLite, {level}",
+            partial(work, level),
+            None,
+            3,
+        )
+        for does, work in (("appends 1 kB", langgraph_saved.appending_pass), ("counts", langgraph_saved.counting_pass))
+        for level in ("async", "sync")
+    ),
+    Row(
+        "suspended to resumed, 100 messages, loaded",
+        "LangGraph's Command(resume=…), SQLite",
+        partial(langgraph_saved.resumed, True),
+        at_least=3,
+    ),
+    Row(
+        "suspended to resumed, 100 messages, in memory",
+        "LangGraph's Command(resume=…), SQLite",
+        partial(langgraph_saved.resumed, False),
+        at_least=3,
+    ),
+    Row("a page of the inbox among 10,000 threads", "the same among 100", waiting.page, at_most=1.5),
+    Row("a load among 10,000 suspended threads", "the same among 100", waiting.load, at_most=1.5),
+]
 
 ROWS = [
     Row("scalar write, state of 100,000 messages", "the same at 100", state.scalar_write, at_most=1.5),
@@ -40,4 +89,5 @@ ROWS = [
     Row("step() with two fields, 10 leaves, asyncio", "py_trees tree.tick()", partial(runs.step, "asyncio"), at_most=3),
     Row("step() with two fields, 10 leaves, trio", "py_trees tree.tick()", partial(runs.step, "trio"), at_most=3),
     Row("import jianmu", "import its four dependencies", imports.dependencies, at_most=1.15),
+    *STORES,
 ]
