@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -151,7 +150,7 @@ def answer(
         said = Answer(id, await _parsed(store, id, payload, "the answer"), by=by, key=key)
         return (await store.inbox.answer(said))[0]
 
-    return _answered(id, take, options)
+    return _answered(id, take, "answered", options)
 
 
 def approve(
@@ -167,7 +166,11 @@ def approve(
         options: where it is, and how it is told.
     """
     arguments = None if edited is None else parse_json(edited, "--edited")
-    return _answered(id, lambda store: store.inbox.approve(id, edited=arguments, remember=remember, by=by), options)
+
+    def take(store: Store) -> Awaitable[Record]:
+        return store.inbox.approve(id, edited=arguments, remember=remember, by=by)
+
+    return _answered(id, take, "approved", options)
 
 
 def reject(id: str, /, *, reason: str | None = None, by: By = None, options: Options = DEFAULTS) -> Exit:
@@ -179,7 +182,7 @@ def reject(id: str, /, *, reason: str | None = None, by: By = None, options: Opt
         by: who rejects.
         options: where it is, and how it is told.
     """
-    return _answered(id, lambda store: store.inbox.reject(id, reason, by=by), options)
+    return _answered(id, lambda store: store.inbox.reject(id, reason, by=by), "rejected", options)
 
 
 def claim(
@@ -219,15 +222,13 @@ def release(id: str, /, *, by: str, options: Options = DEFAULTS) -> Exit:
     return Exit.SUCCESS
 
 
-def _answered(id: str, take: Callable[[Store], Awaitable[Record]], options: Options) -> Exit:
+def _answered(id: str, take: Callable[[Store], Awaitable[Record]], deed: str, options: Options) -> Exit:
     """Have an answer taken, and say so."""
     record = _in_inbox(id, take, options)
     if options.json:
         write_json(record)
-        return Exit.SUCCESS
-    question, answer = record.question, record.answer
-    said = "" if answer is None else f": {json.dumps(answer.payload, ensure_ascii=False)}"
-    say(one_line(f"{question.status} {question.path} of thread '{question.thread_id}'{said}"))
+    else:
+        say(one_line(f"{deed}: {record.question.path} of thread '{record.question.thread_id}'"))
     return Exit.SUCCESS
 
 
