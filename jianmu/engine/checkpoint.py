@@ -171,8 +171,9 @@ class Checkpointer(Protocol):
     async def trim(self, thread_id: str, base: Row) -> None:
         """Put a snapshot at the beginning of a thread's log, and remove all that only numbers up to it needed.
 
-        Removed are log rows up to `base.came`, other snapshots taken before or at it, and questions, effects,
-        inputs and trees that were done with at or before it; in one transaction.
+        Removed are log rows up to `base.came`, other snapshots taken before or at it, and questions, effects and
+        trees that were done with at or before it; in one transaction. Inputs stay: one that is delivered again has
+        to be known.
         """
         ...
 

@@ -22,6 +22,7 @@ from jianmu.engine.outside import admit
 from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown, question_id
 from jianmu.engine.record import Record, ends_at, read_records
 from jianmu.engine.request import Request, default, escalate, fail, shown_json
+from jianmu.engine.shapes import is_same_shape
 from jianmu.engine.view import RuntimeState, View
 from jianmu.errors import InvalidAnswerError, NotAnsweredError, SetupError, TreeMismatchError
 
@@ -367,7 +368,7 @@ class InteractionController:
 
     def _adopt(self, record: Record, door: Door) -> bool:
         """Use a door for a question whose type this process does not know yet; whether it fits."""
-        fits = door.schema == record.question.response_schema
+        fits = is_same_shape(door.schema, record.question.response_schema)
         if fits:
             self._doors[record.id] = door
         return fits

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any  # Any: any schema; JSON
@@ -28,8 +26,9 @@ from jianmu.engine.questionrows import ended_of, row_of, text_of
 from jianmu.engine.questions import Rounds
 from jianmu.engine.record import Record
 from jianmu.engine.runner import ReactiveRunner
-from jianmu.engine.state import StateChange, StateManager
-from jianmu.engine.tree import paths
+from jianmu.engine.state import StateManager
+from jianmu.engine.statestream import StateStream
+from jianmu.engine.tree import fingerprint, paths
 
 LEAST = 256
 """Bytes that each body of a log counts as at least."""
@@ -72,71 +71,6 @@ class Cut:
     given_up: list[str]
 
 
-class StateStream:
-    """The deltas of one state, as text, in the order of their commits."""
-
-    def __init__(self, manager: StateManager[Any]) -> None:
-        self.manager = manager
-        self.size = 0
-        self.is_whole = True
-        self._deltas = deque[tuple[int, str]]()
-        manager.attach_store_check()
-        mine = weakref.WeakMethod(self._record)
-
-        def record(change: StateChange) -> None:
-            note = mine()
-            if note is not None:
-                note(change)
-
-        manager.recorders = (*manager.recorders, record)
-        weakref.finalize(self, _take_out, manager, record)
-
-    def _record(self, change: StateChange) -> None:
-        """Note a commit; called inside of it."""
-        if change.deltas:
-            text = text_of([delta.to_json() for delta in change.deltas])[1:-1]
-            self._deltas.append((change.version, text))
-            self.size += len(text)
-
-    def take(self) -> tuple[int, str]:
-        """Return the version up to which deltas are taken, and these as the inside of a JSON list."""
-        version = self.manager.settled_version()
-        return version, self._take(version)
-
-    def take_whole(self) -> tuple[int, JsonObject, str]:
-        """Return a version, the whole state, and the deltas up to it that were not taken yet."""
-        state = self.manager.dump_checkpoint()
-        return state["version"], state, self._take(state["version"])
-
-    def _take(self, version: int) -> str:
-        texts: list[str] = []
-        while self._deltas and self._deltas[0][0] <= version:
-            texts.append(self._deltas.popleft()[1])
-        text = ",".join(texts)
-        self.size = max(0, self.size - len(text))
-        return text
-
-    def mark(self) -> Callable[[], None]:
-        """Return what forgets the deltas from here on: their commits were taken back."""
-        count = len(self._deltas)
-
-        def back() -> None:
-            while len(self._deltas) > count:
-                self.size -= len(self._deltas.pop()[1])
-
-        return back
-
-    def clear(self, is_whole: bool) -> None:
-        """Forget all: the state was replaced by what is in the log, or by one that is to be written whole."""
-        self._deltas.clear()
-        self.size, self.is_whole = 0, is_whole
-
-
-def _take_out(manager: StateManager[Any], record: Callable[[StateChange], None]) -> None:
-    """Record a state no more: nobody takes its deltas."""
-    manager.recorders = tuple(each for each in manager.recorders if each is not record)
-
-
 class Recording:
     """What a run has done since the last cut.
 
@@ -170,7 +104,8 @@ class Recording:
         self._header: dict[str, JsonValue] = dict(point.values)
         self._tree = point.tree
         self._nodes: Nodes = point.nodes
-        self._trees: set[str] = set()
+        self._trees: dict[str, str] = {}
+        self._done_with: list[tuple[Kind, str]] = []
         self._came: dict[str, int] = {}
         self._cache: str | None = None
         self._grown = 0
@@ -191,7 +126,7 @@ class Recording:
             self._questions = dict.fromkeys(self._context.interaction.ids(), True)
             self._context.journal.touch_all()
             return
-        self._trees = {row.id for row in stored.rows if row.kind == "tree"}
+        self._trees = {row.id.partition("-")[0]: row.id for row in stored.rows if row.kind == "tree"}
         self._came = {row.id: row.came for row in stored.rows if row.kind == "effect"}
         self._grown = sum(max(LEAST, len(body)) for _, body in stored.log)
         if stored.snapshot is not None:
@@ -200,16 +135,19 @@ class Recording:
         self._kept = {row.id for row in stored.questions}
         if self._tree is not None:
             tree = self._positions.changes().tree  # the tree was put there just now
-            if tree is None or tree.id != self._tree:
+            if tree is None or self._trees.get(tree.id) != self._tree:
                 self._positions.stale()
 
     def restart(self) -> None:
-        """Have all that was taken over written anew: it is of a later version now."""
+        """Have all that was taken over written anew: it is of a later version, or at other paths, now."""
         for stream in self._streams.values():
             stream.clear(is_whole=True)
         self._positions.stale()
         self._questions = dict.fromkeys(self._kept, True)
         self._context.journal.touch_all()
+        today = {entry.id for entry in self._context.journal.entries}
+        self._done_with.extend(("effect", id) for id in self._came if id not in today)
+        self._came = {id: came for id, came in self._came.items() if id in today}
         self._grown = max(self._grown, self._most + 1)
 
     def rebuild(self, root: Behaviour) -> None:
@@ -272,8 +210,12 @@ class Recording:
         wholes, parts = self._states(is_due=is_due)
         questions, delivered, asked, given_up = self._of_questions(number, is_ended=is_ended)
         closed = self._of_effects(number, rows, is_ended=is_ended)
+        closed, self._done_with = (*closed, *self._done_with), []
         if not (head.keys() - {"usage", "pass"} or parts or questions or delivered or rows or closed):
             return None
+        if self._times and "nodes" not in head:
+            head |= {"nodes": self._times}
+            self._nodes = fold(self._nodes, self._times)
         whole = {path: state for path, state in wholes.items() if self._streams[path].is_whole}
         text = _body({"time": self._context.clock.utc().timestamp(), "what": what, **head}, whole, parts)
         for path in whole:
@@ -294,27 +236,37 @@ class Recording:
 
     def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:
         """Return what has changed of the position, and add the row of a tree that is not in the store."""
+        self._times: Nodes = {}
         if is_ended:
-            self._positions.stale()
-            self.thaw()
-            head = {"tree": None} if self._tree is not None else {}
-            self._tree, self._nodes = None, {}
-            return head
+            return self._no_position()
         change, self._frozen = self._frozen if self._is_frozen else self._positions.changes(), None
         if change is None or (change.is_empty and self._tree is not None):
+            self._times = {} if change is None else change.times
             return {}
         head: dict[str, Any] = {"pass": change.number, "nodes": change.all}
         self._header["pass"] = change.number
         if change.tree is not None:
             self._check_edits()
             self.watch()
-            self._tree, self._nodes = change.tree.id, {}
-            head["tree"] = self._tree
-            if self._tree not in self._trees:
-                self._trees.add(self._tree)
-                rows.append(Row("tree", change.tree.id, change.tree.body, came=number))
+            digest, self._nodes = change.tree.id, {}
+            if digest not in self._trees:
+                self._trees[digest] = f"{digest}-{number}"  # a tree that comes back later is a row of its own
+                rows.append(Row("tree", self._trees[digest], change.tree.body, came=number))
+            head["tree"] = self._tree = self._trees[digest]
+            head["fingerprint"] = self._header["fingerprint"] = fingerprint(self._runner.root)
         self._nodes = fold(self._nodes, change.all)
         return head
+
+    def _no_position(self) -> dict[str, Any]:
+        """Return that a run has ended; trees that it had on its way are done with."""
+        self._positions.stale()
+        self.thaw()
+        if self._tree is None:
+            return {}
+        self._done_with.extend(("tree", id) for id in self._trees.values() if id != self._tree)
+        self._trees = {digest: id for digest, id in self._trees.items() if id == self._tree}
+        self._tree, self._nodes = None, {}
+        return {"tree": None}
 
     def _states(self, *, is_due: bool) -> tuple[dict[str, JsonObject], dict[str, tuple[int, str]]]:
         """Return the states that are written whole, and the deltas of all, with the versions after them."""

@@ -203,9 +203,9 @@ class Session(Thread[S]):
         holding.took_over(wanted, None)
 
     async def _take_over_stored(self, holding: Holding, stored: Stored) -> None:
-        was_migrated = await self.restore(run_record(stored, schema_version=self._version))
+        has_changed = await self.restore(run_record(stored, schema_version=self._version))
         holding.took_over(stored.thread.thread_id, stored)
-        if was_migrated:
+        if has_changed:
             holding.recording.restart()
 
     async def load(self, thread_id: str) -> None:

@@ -16,7 +16,7 @@ from jianmu.engine.mementos import dump_position, load_position
 from jianmu.engine.migrations import migrate
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.phases import REST, Phase
-from jianmu.engine.programs import check_program, unfit, waiting_in
+from jianmu.engine.programs import AT_REST, check_program, unfit, waiting_in
 from jianmu.engine.recording import inner_managers
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.runrecord import RunRecord, StateRecord
@@ -76,7 +76,7 @@ class Thread(Generic[S]):
         return self._record(self.runner.manager.dump_checkpoint(), self._inner_states()).dump()
 
     async def restore(self, record: RunRecord) -> bool:
-        """Take over a record, whose state may be of an older version; whether it was migrated.
+        """Take over a record, whose state may be of an older version; whether it has to be written anew.
 
         Raises:
             SchemaVersionError, TreeMismatchError: it does not fit; nothing was changed.
@@ -91,7 +91,7 @@ class Thread(Generic[S]):
         if root is not None:
             self._rebuild(root)
         self.put(fit)
-        return fit is not record
+        return fit is not record or bool(self._names(record))
 
     def fit(self, record: RunRecord) -> RunRecord:
         """Return a record as today's version of the schema would have saved it."""
@@ -109,7 +109,7 @@ class Thread(Generic[S]):
 
     def _other_tree(self, record: RunRecord) -> Behaviour | None:
         """Return the tree that has to be built for a record, or None if today's will do."""
-        if self._build is None or record.state is None or not unfit(self.runner.root, record, self._aliases):
+        if self._build is None or record.state is None or not unfit(self.runner.root, record, self._names(record)):
             return None
         manager = StateManager(self.runner.manager.schema.model)
         manager.load_checkpoint(dict(record.state))
@@ -170,7 +170,7 @@ class Thread(Generic[S]):
         """Refuse a record that does not fit the tree."""
         if self.runner.tasks.is_busy:
             raise AgentBusyError("coroutines of this agent are alive: `await agent.reset()` first, or leave its block")
-        check_program(self.runner.root, record, self._aliases)
+        check_program(self.runner.root, record, self._names(record))
 
     def _bookmark(self) -> Callable[[], None]:
         """Return what puts everything back to how it is now."""
@@ -193,7 +193,11 @@ class Thread(Generic[S]):
 
     def _take_over(self, record: RunRecord, *, is_own: bool = False) -> None:
         """Make a record the current thread; a record of its `own` has paths of today and no states."""
-        rename = str if is_own else self._rename
+        names: Mapping[str, str] = {} if is_own else self._names(record)
+
+        def rename(path: str) -> str:
+            return renamed(path, names)
+
         context = self.runner.context
         self._lay_down()
         self.start_over(record.thread_id)
@@ -205,7 +209,7 @@ class Thread(Generic[S]):
         context.journal.load(record.journal, rename)
         self.standing, self.error = record.status, record.error
         if record.status in UNFINISHED:
-            self.runner.parked = rename_position(record.position, {} if is_own else self._aliases)
+            self.runner.parked = rename_position(record.position, names)
             self._waiting = [rename(path) for path in waiting_in(record)]
         self._reload({rename(path): state for path, state in record.inner.items()})
         if record.status == "suspended":
@@ -255,11 +259,13 @@ class Thread(Generic[S]):
         context.usage = Usage()
         context.run = context.events.run = 0
         context.events.thread_id = context.thread_id = self.thread_id = thread_id
-        self.standing, self.error, runner.parked = "new", None, None
+        self.standing, self.error, runner.parked, self._waiting = "new", None, None, []
         self._is_loaded = False
 
-    def _rename(self, path: str) -> str:
-        return renamed(path, self._aliases)
+    def _names(self, record: RunRecord) -> Mapping[str, str]:
+        """Return the aliases that a record needs: none if it was saved with today's tree."""
+        is_todays = record.fingerprint == fingerprint(self.runner.root)
+        return {} if is_todays or record.status in AT_REST else self._aliases
 
 
 def keeps_running(node: Any) -> bool:  # Any: any node

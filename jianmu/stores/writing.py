@@ -197,7 +197,7 @@ def trim(say: Say, thread_id: str, base: Row) -> None:
         )
     say("DELETE FROM log WHERE thread = ? AND number <= ?", (pk, base.came))
     say("DELETE FROM rows WHERE thread = ? AND kind IN ('base', 'cache') AND came <= ?", (pk, base.came))
-    say("DELETE FROM rows WHERE thread = ? AND went <= ?", (pk, base.came))
+    say("DELETE FROM rows WHERE thread = ? AND kind <> 'input' AND went <= ?", (pk, base.came))
     say("DELETE FROM questions WHERE thread = ? AND went <= ?", (pk, base.came))
     say(PUT, (pk, *row_values(base)))
 

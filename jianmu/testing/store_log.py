@@ -192,7 +192,7 @@ async def log_comes_in_pages(store: Checkpointer) -> None:
 
 
 async def trim_removes_what_is_done_with(store: Checkpointer) -> None:
-    """A trim removes the log up to its number, older snapshots, and what was done with by then; nothing else."""
+    """A trim removes the log up to its number, older snapshots, and what was done with by then, but for inputs."""
     writer = await story(store, "t")
     await store.trim("t", Row("base", "b", "[0]", 3))
     same(await store.log("t"), [(4, "[4]"), (6, "[6]")], "the log after a trim at 3")
@@ -208,8 +208,9 @@ async def trim_removes_what_is_done_with(store: Checkpointer) -> None:
     same(await store.row("t", "cache", "c"), None, "a snapshot taken at 4 after a trim at 4")
     await store.trim("t", Row("base", "b2", "[6]", 6))
     same(_ids(await store.read("t")), (("b2", 6), (), "kept t", "open"), "what is read after a trim at 6")
+    same(await store.row("t", "input", "in"), Row("input", "in", "[2]", 1, 6), "an input that was done with at 6")
     same(await store.log("t"), [], "the log after a trim at 6")
-    done: list[tuple[Kind, str]] = [("base", "b"), ("input", "in")]
+    done: list[tuple[Kind, str]] = [("base", "b")]
     for kind, id in done:
         same(await store.row("t", kind, id), None, f"the {kind} '{id}' after a trim at 6")
     await writer.write()

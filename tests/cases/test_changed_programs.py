@@ -14,7 +14,8 @@ from jianmu.engine.migrations import migrate
 from jianmu.engine.runrecord import load
 from jianmu.engine.state import migration
 from jianmu.errors import SchemaVersionError, StateWriteError
-from tests.cases.people import SUCCESS, ask, seq
+from jianmu.stores import MemoryStore
+from tests.cases.people import SUCCESS, AskInside, Desk, ask, seq
 
 pytestmark = pytest.mark.anyio
 
@@ -107,3 +108,32 @@ async def test_k30_a_member_that_a_union_has_lost_is_an_error_with_field_and_tag
         new.load_checkpoint(data)
     assert "s3cret" not in str(told.value)
     assert (new.state.parts, new.interaction.pending, new.tree.count) == ([], (), 0)
+
+
+async def test_k20_a_thread_that_went_on_under_new_names_needs_no_aliases_any_more() -> None:
+    """What was taken over is written at its new paths: questions, effects, position, and the answer's own way."""
+
+    class Pays(AskInside):
+        async def update_async(self) -> Any:
+            await self.once("pay", paid)
+            return await super().update_async()
+
+    async def paid() -> int:
+        calls.append("paid")
+        return 1
+
+    calls: list[str] = []
+    store = MemoryStore()
+
+    def agent_of(first: str, **options: Any) -> Agent[Any]:
+        tree = seq("main", seq(first, Pays("q")), ask("last"))
+        return Agent(tree, Desk, store=store, **options)
+
+    with anyio.fail_after(5):
+        await agent_of("old").run_until_suspend(thread_id="t1")
+        renamed = agent_of("new", aliases={"main/old": "main/new"})
+        assert (await renamed.resume("yes", thread_id="t1")).suspended
+        later = agent_of("new", aliases={"main/new": "main/old", "main/old": "main/new"})
+        assert (await later.resume("end", thread_id="t1")).status is SUCCESS
+    assert calls == ["paid"]
+    assert later.state.values == {"q": "yes", "last": "end"}
