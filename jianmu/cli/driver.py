@@ -16,11 +16,8 @@ import anyio
 
 from jianmu.agent import Agent
 from jianmu.cli.faults import describe
-from jianmu.engine.checkpoint import Transaction
 from jianmu.engine.events import Event, RunStarted
 from jianmu.engine.outcome import Outcome
-from jianmu.engine.outside import held
-from jianmu.engine.questionrows import text_of
 from jianmu.errors import ThreadBusyError, UnknownThreadError
 from jianmu.stores.base import Store
 
@@ -140,19 +137,6 @@ class Driver:
 
     async def _hand_over(self, thread_id: str) -> None:
         """Have a thread that was parked driven by whoever comes next."""
-        async with held(self._store, thread_id) as lease:
-            stands = await self._store.thread(thread_id)
-            if stands is None or stands.status != "interrupted":
-                return
-            now = datetime.now(UTC).timestamp()
-            step = Transaction(
-                lease=lease,
-                expected=lease.number,
-                body=text_of({"time": now, "what": "hand over"}),
-                status=stands.status,
-                record=stands.record,
-                wake_at=now,
-                has_to_last=True,
-                releases=True,
-            )
-            await self._store.commit(step)
+        stands = await self._store.thread(thread_id)
+        if stands is not None and stands.status == "interrupted":
+            await self._store.wake(thread_id)

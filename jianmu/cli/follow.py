@@ -67,7 +67,7 @@ class Follower:
     async def _wait(self, outcome: Outcome) -> Outcome:
         """Go on and wait for answers, unless there will be none."""
         is_over = self._asker is not None and self._asker.is_over
-        return outcome if is_over else await self._agent.recover(until_suspend=False)
+        return outcome if is_over else await self._agent.recover(until_suspend=False, wait=True)
 
     async def _follow(self, call: Start) -> Outcome:
         """Show the events of one call, and return how it ended."""

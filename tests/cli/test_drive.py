@@ -75,6 +75,23 @@ def test_a_driver_hears_of_what_others_do(call: Call, store: Path) -> None:
         assert driver.returncode == 130
 
 
+def test_a_thread_that_cannot_be_driven_is_told_once_and_left_for_a_while(call: Call, store: Path) -> None:
+    """One that does not fit the program stays due: the driver looks at the others, and says it no second time."""
+    call("run", "shop:asks_then_breaks", "--thread", "a", "--quiet")
+    call("answer", ids(call)[0], '"Ada"')
+    with started("drive", "shop:desk", "--every", "0.05") as driver:
+        assert driver.stderr is not None
+        assert driver.stdout is not None
+        driver.stderr.readline()
+        assert driver.stderr.readline().startswith("error: thread 'a': TreeMismatchError: ")
+        for name in ("b", "c", "d"):
+            call("run", "shop:desk", "--thread", name, "--input", DEAR, "--quiet")
+            call("answer", ids(call)[0], "true")
+            assert driver.stdout.readline() == f"{name}: finished\n"
+        os.killpg(driver.pid, signal.SIGINT)
+        assert driver.communicate(timeout=SECONDS) == ("", "paying\n" * 3 + "interrupted\n")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_who_ends_a_driver_leaves_the_thread_at_hand_to_the_next(
     number: signal.Signals, code: int, call: Call, sleeper: str, tmp_path: Path
