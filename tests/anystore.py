@@ -44,6 +44,7 @@ class Stores:
         self._memories: dict[str, MemoryStore] = {}
         self._schemas: dict[str, str] = {}
         self._opened: list[SQLStore] = []
+        self._readers: dict[str, SQLStore] = {}
         self._apart = 0
 
     def __call__(self, name: str = "store") -> SQLStore:
@@ -52,6 +53,12 @@ class Stores:
             return self._memories.setdefault(name, MemoryStore())
         self._opened.append(opened(self.kind, *self.place(name)))
         return self._opened[-1]
+
+    def reader(self, name: str = "store") -> SQLStore:
+        """Return a store on the threads under a name, always the same one."""
+        if name not in self._readers:
+            self._readers[name] = self(name)
+        return self._readers[name]
 
     def place(self, name: str = "store") -> tuple[str, ...]:
         """Return where the threads are, as `opened` takes it."""
@@ -78,7 +85,7 @@ class Stores:
             rest = {one: f"SELECT * FROM {one} WHERE thread = ? ORDER BY 1, 2, 3" for one in TABLES[1:]}
             return {"threads": found} | {one: say(text, (pk,)).fetchall() for one, text in rest.items()}
 
-        return self(name).work("read", read)
+        return self.reader(name).work("read", read)
 
     def count(self, name: str = "store") -> dict[str, int]:
         """Return how many rows each table has."""
@@ -86,13 +93,15 @@ class Stores:
         def read(say: Any) -> dict[str, int]:
             return {one: say(f"SELECT COUNT(*) FROM {one}").fetchone()[0] for one in TABLES}
 
-        return self(name).work("read", read)
+        return self.reader(name).work("read", read)
 
     async def close(self) -> None:
         """Close what was opened, and leave no thread on the server."""
         for store in self._opened:
             await store.close()
-        for schema in self._schemas.values():
+        schemas = [*self._schemas.values()]
+        self._schemas.clear()
+        for schema in schemas:
             server = self._server()
             with psycopg.connect(server.dsn) as connection:
                 is_made = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()
