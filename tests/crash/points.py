@@ -76,10 +76,14 @@ class Tracer:
 
     Args:
         fatal: the point, or None.
+
+    Attributes:
+        counts: whether it does so now.
     """
 
     def __init__(self, fatal: Point | None = None) -> None:
         self.passed: Counter[tuple[str, int, str]] = Counter()
+        self.counts = True
         self._fatal = None if fatal is None else (fatal.file, fatal.line, fatal.when)
         self._count = 0 if fatal is None else fatal.count
         self._files = {str(ROOT / file): (file, lines(file)) for file in FILES}
@@ -132,6 +136,8 @@ class Tracer:
         return watch
 
     def _pass(self, *point: Any) -> None:
+        if not self.counts:
+            return
         self.passed[point] += 1
         if point == self._fatal and self.passed[point] == self._count:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -66,7 +66,7 @@ class Plan:
         schema: of PostgreSQL.
         deaths: where each life ends; None is not at all.
         is_counted: whether the points that are passed are counted, in the first life.
-        since: what has to be noted before points count.
+        since: what has to be noted before points count: nothing, or `accepted`.
     """
 
     shape: str
@@ -184,18 +184,15 @@ class Life:
 
     async def work(self, store: Store) -> None:
         """Do what is to be done, watched."""
-        self.watch("")
+        if self.tracer is not None:
+            self.tracer.counts = not self.plan.since
+            self.tracer.start()
         try:
             await self.drive(store)
         finally:
             if self.tracer is not None:
                 self.tracer.stop()
                 self.notes.write("passed", points=list(self.tracer.counted()))
-
-    def watch(self, noted: str) -> None:
-        """Watch from here on, if that is what is wanted."""
-        if self.tracer is not None and self.plan.since == noted:
-            self.tracer.start()
 
     async def drive(self, store: Store) -> None:
         """Run until the run has ended, then deliver the input once more."""
@@ -275,7 +272,8 @@ class Life:
         await door.answer(*answers)
         for answer in answers:
             self.notes.write("accepted", id=answer.id, payload=answer.payload)
-        self.watch("accepted")
+        if self.tracer is not None and self.plan.since == "accepted":
+            self.tracer.counts = True
 
     async def resume(self, agent: Agent[Order], question: Suspension) -> Outcome:
         """Answer one question and go on in one call."""

@@ -51,6 +51,12 @@ class Order(BaseModel):
     text: str = ""
 
 
+async def turns() -> None:
+    """Let all others have some turns."""
+    for _ in range(20):
+        await checkpoint()
+
+
 def named(node: Any) -> str:
     """Return a node's name with the rounds that it is in."""
     return ".".join([node.name, *(str(at) for _, at in node.context.origin().rounds)])
@@ -73,10 +79,10 @@ class Act(AsyncNode):
         return Status.SUCCESS
 
     async def act_slowly(self, receipt: str) -> str:
-        """Do the effect between two awaits."""
-        await checkpoint()
+        """Do the effect between some awaits."""
+        await turns()
         self.act_now(receipt)
-        await checkpoint()
+        await turns()
         return receipt
 
     def act_now(self, receipt: str) -> str:
@@ -127,8 +133,7 @@ class Early(AsyncNode):
         """Write twice."""
         self.context.deps.write("entered", path=self.context.path, start=self.read_state().start)
         self.write_state({"early": [named(self)]})
-        for _ in range(20):
-            await checkpoint()
+        await turns()
         self.write_state({"log": [named(self)]})
         return Status.SUCCESS
 

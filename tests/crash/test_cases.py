@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from jianmu.engine.journal import OnUnknown
-from tests.crash.conftest import COMBINATIONS, Crashes
+from tests.crash.conftest import COMBINATIONS, Crashes, mostly_full
 from tests.crash.hooks import Hook
 from tests.crash.points import Point, lines_of
 from tests.crash.promises import broken
@@ -21,7 +21,7 @@ from tests.crash.windows import ACT, CONTROLLER, ENGINE, SHAPES, STORES, Tell, e
 WRITING = "jianmu/stores/writing.py"
 
 
-@pytest.mark.parametrize("shape", ["talk", "order"])
+@pytest.mark.parametrize("shape", mostly_full(["talk", "order"], 0))
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_k12_killed_at_each_await_after_an_answer(crashes: Crashes, combination: str, shape: str, full: bool) -> None:
     """The question is not open again, the node has the answer, effects are done once or as their policy says."""
@@ -53,7 +53,7 @@ def test_k13_killed_while_the_first_leaf_is_at_work(tell: Tell) -> None:
 
 
 @pytest.mark.parametrize("line", lines_of(WRITING, "commit"))
-@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("count", mostly_full([2, 3, 5], 1))
 def test_k14_killed_in_the_midst_of_saving_a_large_state(crashes: Crashes, line: int, count: int) -> None:
     """What was committed before is there whole, and nothing of what was not."""
     plan = crashes.plan("big", "sqlite-asyncio-sync", Point(WRITING, line, "before", count))
@@ -77,7 +77,7 @@ def test_k14_a_file_that_was_cut_off_in_a_save(crashes: Crashes, part: float) ->
     crashes.forget(story.plan)
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS[:6])
+@pytest.mark.parametrize("combination", mostly_full(COMBINATIONS[:6], 1))
 @pytest.mark.parametrize("name", ["rerun", "asks", "fails"])
 def test_k17_continued_from_a_copy_of_each_save(crashes: Crashes, combination: str, name: OnUnknown) -> None:
     """State and statuses of each copy fit together; what was done is not done again, what was begun as declared."""
@@ -104,7 +104,7 @@ def test_k17_continued_from_a_copy_of_each_save(crashes: Crashes, combination: s
     crashes.forget(story.plan)
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("combination", mostly_full(COMBINATIONS[::3], 0, 3))
 def test_k18_killed_after_each_failure(crashes: Crashes, combination: str) -> None:
     """Three failures in all are FAILURE, in however many lives; log numbers never repeat."""
     store, backend, _ = combination.split("-")
