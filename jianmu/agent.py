@@ -15,7 +15,7 @@ from py_trees.visitors import VisitorBase
 from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.arguments import OPTIONS, check
+from jianmu.engine.arguments import OPTIONS, check, check_root
 from jianmu.engine.calls import Calls
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
@@ -102,7 +102,7 @@ class Agent(Generic[S]):
     ) -> None:
         given = root if isinstance(root, BehaviourTree) else None
         top = root.root if isinstance(root, BehaviourTree) else root
-        _check_root(top)
+        check_root(top)
         check(OPTIONS, {name: value for name, value in locals().items() if name in OPTIONS})
         if state is not None and state_schema is not None:
             raise SetupError("Agent() takes state_schema= or state=, not both")
@@ -272,8 +272,13 @@ class Agent(Generic[S]):
 
     def step_sync(self, input: Values | None = None) -> dict[str, Any]:
         """Tick a tree without asynchronous nodes once, in the caller's thread; returns the step fields."""
-        if self.runner.binder.has_async:
-            raise SetupError("step_sync() needs a tree without async nodes: write `await agent.step(settle=True)`")
+        if self.runner.binder.has_async or self.store is not None:
+            what = (
+                "a tree without async nodes"
+                if self.store is None
+                else "an agent without a store, since it saves nothing"
+            )
+            raise SetupError(f"step_sync() needs {what}: write `await agent.step(settle=True)`")
         return self._calls.step_now(input)
 
     # Streams
@@ -305,6 +310,10 @@ class Agent(Generic[S]):
     def resume_sync(self, answer: Any = None, **call: Any) -> Outcome:
         """Call `resume` from a program without an event loop."""
         return _in_new_loop(partial(self.resume, answer, **call), "resume")
+
+    def recover_sync(self, thread_id: str | None = None, **call: Any) -> Outcome:
+        """Call `recover` from a program without an event loop."""
+        return _in_new_loop(partial(self.recover, thread_id, **call), "recover")
 
     # Threads at rest
 
@@ -371,15 +380,6 @@ class Agent(Generic[S]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Halt the coroutines, close the nodes; what a coroutine raised since the last step is raised here."""
         await self._calls.leave_block(has_failed=error is not None)
-
-
-def _check_root(root: object) -> None:
-    if isinstance(root, type):
-        raise SetupError(f"Agent(root) takes a node, not the class {root.__name__}: write {root.__name__}(...)")
-    if not isinstance(root, Behaviour):
-        raise SetupError(f"Agent(root) takes a py_trees behaviour or BehaviourTree, not {type(root).__name__}")
-    if root.parent is not None:
-        raise SetupError(f"'{path_of(root)}' is a node inside of another tree: give Agent the root")
 
 
 def _take_over(given: BehaviourTree | None, tree: BehaviourTree, visitors: Iterable[VisitorBase]) -> None:

@@ -98,7 +98,8 @@ class UnknownSuspensionError(InteractionError):
 
     def __init__(self, id: str | None, open_ids: Sequence[str] = ()) -> None:
         what = "there is no question to answer" if id is None else f"no question has the id {id[:80]!r}"
-        super().__init__(f"{what}: {_open(open_ids)}", id=id)
+        hint = "; recover() goes on with one that was answered" if id is None and not open_ids else ""
+        super().__init__(f"{what}: {_open(open_ids)}{hint}", id=id)
         self.open_ids = tuple(open_ids)
 
 

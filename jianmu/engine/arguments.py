@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast  # Any: whatever a caller gives
 
+from py_trees.behaviour import Behaviour
 from py_trees.visitors import VisitorBase
 
 from jianmu.engine.limits import Limits
 from jianmu.engine.state import StateManager
+from jianmu.engine.tree import path_of
 from jianmu.errors import SetupError
 
 Shape: TypeAlias = tuple[Callable[[Any], bool], str]
@@ -83,3 +85,17 @@ def check(shapes: Mapping[str, Shape], given: Mapping[str, Any]) -> None:  # Any
         if not fits(value):
             shown = repr(value) if isinstance(value, str | int | float) else type(value).__name__
             raise SetupError(f"{name}={shown}: it takes {what}")
+
+
+def check_root(root: object) -> None:
+    """Refuse what is no root of a tree.
+
+    Raises:
+        SetupError: with what to give.
+    """
+    if isinstance(root, type):
+        raise SetupError(f"Agent(root) takes a node, not the class {root.__name__}: write {root.__name__}(...)")
+    if not isinstance(root, Behaviour):
+        raise SetupError(f"Agent(root) takes a py_trees behaviour or BehaviourTree, not {type(root).__name__}")
+    if root.parent is not None:
+        raise SetupError(f"'{path_of(root)}' is a node inside of another tree: give Agent the root")

@@ -277,7 +277,10 @@ class Holding:
     ) -> list[Change]:
         """Carry out decisions in the store; the mail that this makes needs no reading."""
         wake_at = now.timestamp()
-        changes = await self._call(outside.settle, self.store, decided, now=now, wake_at=wake_at, expected=expected)
+        thread = self._context.thread_id
+        changes = await self._call(
+            outside.settle, self.store, decided, now=now, wake_at=wake_at, thread_id=thread, expected=expected
+        )
         if any(change.record.origin.thread_id == self._thread_id for change in changes):
             self._seen += 1
         return changes

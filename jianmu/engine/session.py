@@ -63,6 +63,7 @@ class Session(Thread[S]):
         super().__init__(runner, keeping.version, keeping.aliases, keeping.build)
         self.holding: Holding | None = None
         self.keeps_lease = False
+        self._is_imported = False  # whether memory has a thread that was never in the store
         self._keeping = keeping
         self._program = Program(runner.root)
         if keeping.store is not None:
@@ -153,6 +154,7 @@ class Session(Thread[S]):
             return
         stored = None
         try:
+            create |= self._is_imported and wanted == self.thread_id
             if not (self.holding.is_held and wanted == self.thread_id):
                 await self.holding.leave()
                 stored = await self._acquire(self.holding, wanted, create=create, waits=waits)
@@ -201,8 +203,10 @@ class Session(Thread[S]):
             await self.leave()
             self.start_over(wanted)
         holding.took_over(wanted, None)
+        self._is_imported = False
 
     async def _take_over_stored(self, holding: Holding, stored: Stored) -> None:
+        self._is_imported = False
         has_changed = await self.restore(run_record(stored, schema_version=self._version))
         holding.took_over(stored.thread.thread_id, stored)
         if has_changed:
@@ -276,5 +280,6 @@ class Session(Thread[S]):
             AgentBusyError: a coroutine is alive.
         """
         self.put(self.fit(load(data, schema_version=self._version)))
+        self._is_imported = True
         if self.holding is not None:
             self.holding.forget()

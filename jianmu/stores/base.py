@@ -8,11 +8,11 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from jianmu.engine.checkpoint import Checkpointer, QuestionRow, Sought
+from jianmu.engine.checkpoint import Checkpointer, QuestionRow, Sought, check_thread_id
 from jianmu.engine.decisions import step
 from jianmu.engine.journal import Entry
 from jianmu.engine.log import log
-from jianmu.engine.outside import settle
+from jianmu.engine.outside import held, settle
 from jianmu.engine.questions import Suspension
 from jianmu.errors import CorruptRecordError, UnknownSuspensionError
 from jianmu.stores import effects, fork, history, threads
@@ -135,6 +135,23 @@ class Store(Checkpointer):
         """
         now = present(now)
         return await effects.settle(self, thread_id, effect, path=path, happened=happened, result=result, now=now)
+
+    async def wake(self, thread_id: str, *, now: datetime | None = None) -> bool:
+        """Have an unfinished thread be due, so that whoever drives goes on with it: one that was interrupted, say.
+
+        Returns:
+            Whether it is due now: not if its run has ended.
+
+        Raises:
+            ThreadBusyError: somebody runs the thread.
+            UnknownThreadError: there is no such thread.
+        """
+        async with held(self, check_thread_id(thread_id)) as lease:
+            stands = await self.thread(thread_id)
+            if stands is None or stands.status in ("finished", "failed"):
+                return False
+            await self.commit(effects.outside_step(lease, stands, "wake", present(now)))
+        return True
 
 
 async def _stepped(store: Checkpointer, row: QuestionRow, now: datetime) -> list[Suspension]:

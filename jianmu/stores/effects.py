@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from pydantic import JsonValue
 
 from jianmu.engine.answers import json_copy
-from jianmu.engine.checkpoint import Checkpointer, Row, Stored, Transaction, check_thread_id
+from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Stored, ThreadRow, Transaction, check_thread_id
 from jianmu.engine.journal import Entry, read_entries
 from jianmu.engine.outside import held
 from jianmu.engine.questionrows import text_of
@@ -38,20 +39,23 @@ async def settle(
         stored = await stored_at(store, thread_id, None)
         row, entry = _found(stored, effect, path)
         entry = entry.model_copy(update=settled)
-        await store.commit(
-            Transaction(
-                lease=lease,
-                expected=lease.number,
-                body=text_of({"time": now.timestamp(), "what": "settle"}),
-                status=stored.thread.status,
-                record=stored.thread.record,
-                wake_at=now.timestamp(),
-                rows=(Row("effect", row.id, entry.model_dump_json(exclude_defaults=True), came=row.came),),
-                has_to_last=True,
-                releases=True,
-            )
-        )
+        kept = Row("effect", row.id, entry.model_dump_json(exclude_defaults=True), came=row.came)
+        await store.commit(replace(outside_step(lease, stored.thread, "settle", now), rows=(kept,)))
     return entry
+
+
+def outside_step(lease: Lease, stands: ThreadRow, what: str, now: datetime) -> Transaction:
+    """Return the transaction of somebody who does not run a thread: it stands as it did, and is due."""
+    return Transaction(
+        lease=lease,
+        expected=lease.number,
+        body=text_of({"time": now.timestamp(), "what": what}),
+        status=stands.status,
+        record=stands.record,
+        wake_at=now.timestamp(),
+        has_to_last=True,
+        releases=True,
+    )
 
 
 def _end(thread_id: str, happened: bool, result: JsonValue) -> dict[str, object]:

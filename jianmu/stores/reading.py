@@ -150,8 +150,8 @@ def read(say: Say, thread_id: str, at: int | None) -> Stored | None:
 def _check_reach(say: Say, pk: int, stands: ThreadRow, number: int, *, has_snapshot: bool) -> None:
     """Raise StoreError if the log does not have a number."""
     first = say("SELECT MIN(came) FROM rows WHERE thread = ? AND kind = 'base'", (pk,)).fetchone()[0] or 0
-    if number > stands.number or (number < first and not has_snapshot) or number < 0:
+    if number > stands.number or (number < first and not has_snapshot) or number < 1:
         raise StoreError(
-            f"the log of thread {stands.thread_id[:80]!r} has the numbers {first} to {stands.number}, not {number}",
+            f"the log of {stands.thread_id[:80]!r} has the numbers {first or 1} to {stands.number}, not {number}",
             thread_id=stands.thread_id,
         )

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from anyio import CancelScope, CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from jianmu.errors import CorruptRecordError, StoreError
+from jianmu.errors import CorruptRecordError, SetupError, StoreError
 from jianmu.stores import tables
 from jianmu.stores.sql import SQLStore
 from jianmu.stores.tables import Dialect, Mode, Say, Texts
@@ -189,6 +189,18 @@ class Database(SQLStore):
             self._transact(connection, "last", _migrate)
 
 
+def _place(path: object) -> Path:
+    """Return where a store's file is.
+
+    Raises:
+        SetupError: it is no path of a file.
+    """
+    if isinstance(path, str | Path) and str(path) not in ("", ":memory:"):
+        return Path(path).absolute()
+    hint = "MemoryStore() keeps threads in memory" if path == ":memory:" else 'write SQLiteStore("runs.db")'
+    raise SetupError(f"SQLiteStore(path) takes the path of a file, not {path!r}: {hint}")
+
+
 class SQLiteStore(Database):
     """Keeps threads in a file, which several processes of a host can use at once.
 
@@ -199,8 +211,8 @@ class SQLiteStore(Database):
         path: where the file is.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._place = Path(path).absolute()
+    def __init__(self, path: str | Path) -> None:
+        self._place = _place(path)
         self._file: tuple[int, int] | None = None
         super().__init__(str(self._place))
 
