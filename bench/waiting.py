@@ -13,7 +13,7 @@ import anyio
 from pydantic import BaseModel, Field
 
 from bench.measure import Effort, Pair, async_block, async_in_turns, steady
-from bench.saved import THREAD, new_file, opened
+from bench.saved import THREAD, new_file
 from jianmu import Agent, AskHuman, Message, human
 from jianmu.engine.checkpoint import Stored, Transaction
 from jianmu.stores import SQLiteStore
@@ -43,22 +43,23 @@ async def resuming(times: int, is_loaded: bool) -> float:
 
     Args:
         times: how many threads wait.
-        is_loaded: whether the agent has another thread in memory, and reads this one from the store.
+        is_loaded: whether one agent reads each of them from the store; else each is in the memory of its own agent.
     """
     given = {"messages": [human(text) for text in MESSAGES]}
-    seconds = 0.0
     with new_file() as path:
         async with SQLiteStore(path) as store:
-            await opened(store)
-            agent, other = agent_of(store), agent_of(store)
-            for number in range(times):
-                await (other if is_loaded else agent).run_until_suspend(given, thread_id=str(number))
-                with steady():
-                    start = time.perf_counter()
-                    outcome = await agent.resume(ANSWER, thread_id=str(number))
-                    seconds += time.perf_counter() - start
-                if outcome.output["answer"] != ANSWER:
-                    raise RuntimeError("the answer did not arrive")
+            agents = [agent_of(store) for _ in range(times)]
+            for number, agent in enumerate(agents):
+                await agent.run_until_suspend(given, thread_id=str(number))
+            if is_loaded:
+                agents = [agents[0]] * times
+                await agents[0].run_until_suspend(given, thread_id="another")
+            with steady():
+                start = time.perf_counter()
+                outcomes = [await agent.resume(ANSWER, thread_id=str(at)) for at, agent in enumerate(agents)]
+                seconds = time.perf_counter() - start
+    if any(outcome.output["answer"] != ANSWER for outcome in outcomes):
+        raise RuntimeError("the answer did not arrive")
     return seconds / times
 
 
