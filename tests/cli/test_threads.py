@@ -146,8 +146,8 @@ def test_a_list_fits_the_terminal(call: Call, store: Path) -> None:
     ("line", "code", "error"),
     [
         ("show order-1 --at 0", 2, "--at 0: the numbers of a log begin with 1"),
-        ("show order-1 --at 9", 1, "StoreError: the log of thread 'order-1' has the numbers 0 to 2, not 9"),
-        ("prune order-1 --at 9", 1, "StoreError: the log of thread 'order-1' has the numbers 0 to 2, not 9"),
+        ("show order-1 --at 9", 1, "StoreError: the log of 'order-1' has the numbers 1 to 2, not 9"),
+        ("prune order-1 --at 9", 1, "StoreError: the log of 'order-1' has the numbers 1 to 2, not 9"),
         ("fork order-1 order-1", 1, "StoreError: there is a thread 'order-1' already: give the fork another id"),
         ("threads --limit 0", 2, "--limit 0: at least one"),
         ("threads --store .", 2, "--store . is a folder: name a file"),
