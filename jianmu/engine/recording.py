@@ -120,6 +120,7 @@ class Recording:
         self._begin(Point() if stored is None else stored_point(stored))
         for stream in self._streams.values():
             stream.clear(is_whole=stored is None)
+            stream.told = stream.manager.version
         self.thaw()
         self._positions.stale()
         if stored is None:
@@ -211,15 +212,16 @@ class Recording:
         questions, delivered, asked, given_up = self._of_questions(number, is_ended=is_ended)
         closed = self._of_effects(number, rows, is_ended=is_ended)
         closed, self._done_with = (*closed, *self._done_with), []
-        if not (head.keys() - {"usage", "pass"} or parts or questions or delivered or rows or closed):
+        has_state = any(text for _, text in parts.values()) or any(each.is_whole for each in self._streams.values())
+        if not (head.keys() - {"usage", "pass"} or has_state or questions or delivered or rows or closed):
             return None
         if self._times and "nodes" not in head:
             head |= {"nodes": self._times}
             self._nodes = fold(self._nodes, self._times)
         whole = {path: state for path, state in wholes.items() if self._streams[path].is_whole}
         text = _body({"time": self._context.clock.utc().timestamp(), "what": what, **head}, whole, parts)
-        for path in whole:
-            self._streams[path].is_whole = False
+        for path, (version, _) in parts.items():
+            self._streams[path].is_whole, self._streams[path].told = False, version
         self._grown += max(LEAST, len(text))
         gone = self._snapshot(number, wholes, rows) if is_due else ()
         return Cut(text, questions, delivered, tuple(rows), closed, gone, asked, given_up)
@@ -277,7 +279,7 @@ class Recording:
                 version, wholes[path], text = stream.take_whole()
             else:
                 version, text = stream.take()
-            if stream.is_whole or text:
+            if stream.is_whole or text or version != stream.told:
                 parts[path] = (version, text)
         return wholes, parts
 

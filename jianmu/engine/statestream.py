@@ -13,12 +13,19 @@ from jianmu.engine.state import StateChange, StateManager
 
 
 class StateStream:
-    """The deltas of one state, as text, in the order of their commits."""
+    """The deltas of one state, as text, in the order of their commits.
+
+    Attributes:
+        size: about how many bytes wait to be written.
+        is_whole: whether the whole state is to be written.
+        told: the version that was written last.
+    """
 
     def __init__(self, manager: StateManager[Any]) -> None:
         self.manager = manager
         self.size = 0
         self.is_whole = True
+        self.told = -1
         self._deltas = deque[tuple[int, str]]()
         manager.attach_store_check()
         mine = weakref.WeakMethod(self._record)
