@@ -15,7 +15,7 @@ PROC = Path("/proc")
 def this_process(token: str) -> str:
     """Return the text of a holder in this process; `token` tells it from others of the process."""
     pid = os.getpid()
-    return json.dumps({"host": _host(), "pid": pid, "started": _started(pid), "token": token})
+    return json.dumps({"host": _host(), "pid": pid, "started": _own_start(pid), "token": token})
 
 
 def is_held(holder: str | None, lease_until: float | None, now: float) -> bool:
@@ -50,6 +50,12 @@ def _host() -> str:
 @cache
 def _has_proc() -> bool:
     return sys.platform == "linux" and (PROC / "self/stat").exists()
+
+
+@cache
+def _own_start(pid: int) -> str | None:
+    """Return when this process was started; a forked one has another number."""
+    return _started(pid)
 
 
 def _started(pid: int) -> str | None:

@@ -30,6 +30,7 @@ SCALARS: frozenset[type[Value]] = frozenset(
     | {dt.datetime, dt.date, dt.time, dt.timedelta}
 )
 _SHARED = SCALARS | {ReadOnlyList, ReadOnlyDict, ReadOnlySet}
+_NOTHING = ()
 _PLAIN: dict[type[Value], type[Value]] = {ReadOnlyList: list, ReadOnlyDict: dict, ReadOnlySet: set}
 _PLAIN.update(dict.fromkeys((OrderedDict, defaultdict, Counter), dict))
 _DICT = BaseModel.__dict__["__dict__"]  # the real attribute, which a snapshot hides
@@ -118,10 +119,12 @@ def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
     cls, held = type(value), value.__dict__
     if _kind(held) is FieldsDict or issubclass(cls, Guard):
         return value
-    names = [name for name in cls.__pydantic_fields__ if name in held]
-    fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
     config = cls.model_config
     is_frozen = config.get("frozen") and not value.__pydantic_extra__ and not cls.__private_attributes__
+    if is_frozen and not [1 for item in held.values() if type(item) not in _SHARED and item is not _NOTHING]:
+        return value
+    names = [name for name in cls.__pydantic_fields__ if name in held]
+    fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
     if is_frozen and all([held[name] is item for name, item in fields.items()]):  # noqa: C419  # quicker as a list
         return value
     extra = freeze(value.__pydantic_extra__, hint, depth)
