@@ -30,8 +30,8 @@ class SchemaError(SetupError):
 class MissingExtraError(SetupError):
     """An optional package is not installed; the text has the line that installs it."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}': pip install 'jianmu[{extra}]'")
+    def __init__(self, what: str, extra: str, *, package: str = "jianmu") -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install '{package}[{extra}]'")
         self.extra = extra
 
 
@@ -276,3 +276,63 @@ class OutcomeUnknownError(StoreError):
 
 class CorruptRecordError(StoreError):
     """A stored record cannot be read."""
+
+
+class ModelError(JianmuError):
+    """A request to a language model failed; the class says why, `is_transient` whether to try again makes sense.
+
+    Attributes:
+        model: the model's name.
+        retry_after: seconds to wait before the next attempt, where the provider has said so.
+        is_transient: whether the same request may succeed later.
+        shown: how many deltas had come before; what they said is void.
+        detail: what the provider said, in its own words; it may repeat what was sent, so the text leaves it out.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        model: str = "",
+        retry_after: float | None = None,
+        is_transient: bool | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(f"model '{model}': {problem}" if model else problem)
+        self.model = model
+        self.retry_after = retry_after
+        self.is_transient = self._is_transient if is_transient is None else is_transient
+        self.shown = 0
+        self.detail = detail
+
+    _is_transient = False
+
+
+class ModelRefusedError(ModelError):
+    """The provider's policy refused the request or the reply: say it differently."""
+
+
+class ContextTooLongError(ModelError):
+    """The request has more tokens than the model takes: send less of the conversation."""
+
+
+class RateLimitedError(ModelError):
+    """Too many requests, or the account's quota is used up; then `is_transient` is False."""
+
+    _is_transient = True
+
+
+class ModelUnavailableError(ModelError):
+    """The provider could not be reached, did not answer in time, broke off, or has a fault of its own."""
+
+    _is_transient = True
+
+
+class BadRequestError(ModelError):
+    """The provider does not take the request: its form, the model's name, or the key is wrong."""
+
+
+class BadReplyError(ModelError):
+    """What the model or the provider sent is no valid reply."""
+
+    _is_transient = True
