@@ -12,6 +12,7 @@ from tests.house import ROOT
 
 IDS = re.compile(r"\b[0-9a-f]{32}\b")
 PROMPT = "$ "
+KILLED = re.compile(r"^.*\bKilled\b.*$", re.MULTILINE)  # bash tells more of it than other shells do
 
 
 def replay(session: str, folder: Path) -> str:
@@ -20,7 +21,7 @@ def replay(session: str, folder: Path) -> str:
     for command in (line.removeprefix(PROMPT) for line in session.splitlines() if line.startswith(PROMPT)):
         lines.append(PROMPT + command)
         lines += run(command, folder).splitlines()
-    return IDS.sub("<id>", "\n".join(lines) + "\n")
+    return KILLED.sub("Killed", IDS.sub("<id>", "\n".join(lines) + "\n"))
 
 
 def run(command: str, folder: Path) -> str:
@@ -28,7 +29,7 @@ def run(command: str, folder: Path) -> str:
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": search, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "100"}
     done = subprocess.run(
-        command,
+        f"{command}\n:",  # so that the shell stays, and tells when the command was killed
         shell=True,
         cwd=folder,
         env=env,
