@@ -30,6 +30,7 @@ from jianmu.engine.events import Saved
 from jianmu.engine.holders import this_process
 from jianmu.engine.inputs import Inputs, queued_row
 from jianmu.engine.lease import SECONDS, Keeper
+from jianmu.engine.point import Point
 from jianmu.engine.questionrows import record_of, text_of
 from jianmu.engine.record import Record
 from jianmu.engine.recording import Cut, Recording, Standing
@@ -125,13 +126,15 @@ class Holding:
         self._number = -1
         return await self._call(self.store.read, thread_id) if lease.number else None
 
-    def took_over(self, thread_id: str, stored: Stored | None) -> None:
-        """Note that memory stands where the store does."""
-        self.recording.begin(stored)
+    def took_over(self, thread_id: str, stored: Stored | None, point: Point | None = None) -> None:
+        """Note that memory stands where the store does, and its log has come to."""
+        self.recording.begin(stored, point)
         self._thread_id = thread_id
         self._number = 0 if stored is None else stored.thread.number
         self._seen = 0 if stored is None else stored.thread.mail
         self.inputs.take_over(() if stored is None else stored.rows)
+        asked = () if stored is None else stored.questions
+        self.inputs.may_apply = bool(asked) and all(row.consumed is not None for row in asked)
 
     def forget(self) -> None:
         """Note that memory stands nowhere: the next time the thread is read again."""
@@ -299,6 +302,7 @@ class Holding:
 
     def note(self, deed: Deed, record: Record) -> None:
         """Have what the run did with a question saved with the next commit."""
+        self.inputs.may_apply = deed != "asked"
         self.recording.note(deed, record)
 
     async def before_pass(self) -> None:
@@ -316,7 +320,7 @@ class Holding:
         due = [] if interaction.is_quiet else interaction.due_ids(now)
         if due:
             await self.settle([(id, step(now)) for id in due])
-        if self.inputs.queued and interaction.is_quiet:
+        if self.inputs.queued and self.inputs.may_apply and interaction.is_quiet:
             self.inputs.apply(self.recording.manager, self._context.run)
         if self.recording.size > MOST:
             await self.flush()

@@ -36,10 +36,15 @@ class Inputs:
 
     Args:
         put: has a row written with the next commit, `is_done` or to be found again.
+
+    Attributes:
+        queued: those that wait for their turn, the oldest first.
+        may_apply: whether it is their turn in the run that is on: its last question was done with.
     """
 
     def __init__(self, put: Callable[..., None]) -> None:
         self.queued: list[Row] = []
+        self.may_apply = False
         self._applied: list[Row] = []
         self._put = put
 
@@ -52,6 +57,7 @@ class Inputs:
     def begin(self, id: str | None, run: int) -> None:
         """Note the input that a run begins with."""
         self._applied.clear()
+        self.may_apply = False
         if id is not None:
             self._note(Row("input", id, text_of({"run": run})))
 

@@ -23,7 +23,7 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Stored
 from jianmu.engine.positions import whole
 from jianmu.engine.questionrows import record_of
-from jianmu.engine.runrecord import RunRecord, load
+from jianmu.engine.runrecord import RunRecord, made
 from jianmu.engine.state import Delta, fold
 from jianmu.errors import CorruptRecordError
 
@@ -109,20 +109,21 @@ def stored_point(stored: Stored) -> Point:
     return point_of(bodies if stored.snapshot is None else [stored.snapshot.body, *bodies])
 
 
-def run_record(stored: Stored, *, schema_version: int | None = None) -> RunRecord:
+def run_record(stored: Stored, point: Point | None = None, *, schema_version: int | None = None) -> RunRecord:
     """Return the record of a run as the rows of a store have it.
 
     Args:
         stored: the rows.
+        point: what their log has come to, where that is known.
         schema_version: the version of the schema that is to read it.
 
     Raises:
         CorruptRecordError: they do not fit together.
         SchemaVersionError: they were written by a newer jianmu, or with a newer schema.
     """
-    point = stored_point(stored)
+    point = point or stored_point(stored)
     values, states = point.values, dict(point.states)
-    record = {
+    record: dict[str, Any] = {
         "schema_version": values.get("schema"),
         "fingerprint": values.get("fingerprint", ""),
         "thread_id": stored.thread.thread_id,
@@ -136,7 +137,7 @@ def run_record(stored: Stored, *, schema_version: int | None = None) -> RunRecor
         "journal": {"entries": [_loaded(row.body) for row in stored.rows if row.kind == "effect"]},
         "usage": values.get("usage") or {},
     }
-    return load({"format": 1, **record}, schema_version=schema_version)
+    return made(record, schema_version=schema_version)
 
 
 def _position(stored: Stored, point: Point) -> JsonValue:

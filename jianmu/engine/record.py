@@ -131,12 +131,22 @@ def read_records(data: object, rename: Callable[[str], str] = str) -> list[Recor
     return [one.renamed(rename) for one in read_rows("question", Record, cast("list[object]", rows))]
 
 
-def read_rows(what: str, model: type[Row], rows: Sequence[object]) -> list[Row]:
-    """Return the rows of a dump as models; a fault is told by its place, without values."""
+def read_rows(what: str, model: type[Row], rows: Sequence[object], *, is_json: bool = False) -> list[Row]:
+    """Return the rows of a dump as models; a fault is told by its place, without values.
+
+    Args:
+        what: what they are.
+        model: the model.
+        rows: the rows.
+        is_json: whether they came from a JSON text as they are, and have only types that JSON has.
+    """
     found: list[Row] = []
     for number, row in enumerate(rows):
         try:
-            found.append(model.model_validate_json(json_text(row), strict=True))
+            if is_json:
+                found.append(model.model_validate(row))
+            else:
+                found.append(model.model_validate_json(json_text(row), strict=True))
         except ValidationError as error:
             problem = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"])
         except (ValueError, JianmuError) as error:

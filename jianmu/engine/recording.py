@@ -20,14 +20,14 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Stored
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Deed
-from jianmu.engine.point import Point, stored_point
+from jianmu.engine.deltastream import StateStream
+from jianmu.engine.point import Point
 from jianmu.engine.positions import Change, Nodes, Positions, fold
 from jianmu.engine.questionrows import ended_of, row_of, text_of
 from jianmu.engine.questions import Rounds
 from jianmu.engine.record import Record
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.state import StateManager
-from jianmu.engine.statestream import StateStream
 from jianmu.engine.tree import fingerprint, paths
 
 LEAST = 256
@@ -115,9 +115,9 @@ class Recording:
         self._context.journal.take_changes()
         self._context.journal.take_closed_rounds()
 
-    def begin(self, stored: Stored | None) -> None:
-        """Go on from what is in the store and was taken over: None is a new thread."""
-        self._begin(Point() if stored is None else stored_point(stored))
+    def begin(self, stored: Stored | None, point: Point | None = None) -> None:
+        """Go on from what is in the store and was taken over, and has come to a point: None is a new thread."""
+        self._begin(point or Point())
         for stream in self._streams.values():
             stream.clear(is_whole=stored is None)
             stream.told = stream.manager.version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SkipValidation
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import check_thread_id
@@ -15,6 +15,9 @@ from jianmu.errors import CorruptRecordError, SchemaVersionError
 
 FORMAT = 1
 
+Json = SkipValidation[JsonValue]
+"""What was read from a JSON text, and needs no look at each of its values."""
+
 
 class StateRecord(BaseModel):
     """A state, as `StateManager.dump_checkpoint()` gives it."""
@@ -22,7 +25,7 @@ class StateRecord(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     version: int
-    fields: JsonObject
+    fields: dict[str, Json]
     spent: list[str]
 
 
@@ -56,9 +59,9 @@ class RunRecord(BaseModel):
     error: dict[str, str | None] | None = None
     state: StateRecord | None = None
     inner: dict[str, StateRecord] = Field(default_factory=dict)
-    position: JsonValue = None
-    questions: JsonObject = Field(default_factory=lambda: {"records": []})
-    journal: JsonObject = Field(default_factory=lambda: {"entries": []})
+    position: Json = None
+    questions: dict[str, Json] = Field(default_factory=lambda: {"records": []})
+    journal: dict[str, Json] = Field(default_factory=lambda: {"entries": []})
     usage: Usage = Field(default_factory=Usage)
 
     def dump(self) -> JsonObject:
@@ -82,9 +85,23 @@ def load(data: object, *, schema_version: int | None = None) -> RunRecord:
     fields = cast("dict[str, object]", data)
     _refuse_newer("checkpoint's form", fields.get("format"), FORMAT)
     record = read_rows("record", RunRecord, [fields])[0]
+    read_records(record.questions)
+    return _checked(record, schema_version)
+
+
+def made(fields: JsonObject, *, schema_version: int | None = None) -> RunRecord:
+    """Return the record that was made of a store's rows: of JSON that was read, and questions that were checked.
+
+    Raises:
+        SchemaVersionError: it was written with a newer schema.
+        CorruptRecordError: the rows do not fit together.
+    """
+    return _checked(read_rows("record", RunRecord, [fields], is_json=True)[0], schema_version)
+
+
+def _checked(record: RunRecord, schema_version: int | None) -> RunRecord:
     _refuse_newer("state's schema", record.schema_version, schema_version or 0)
     check_thread_id(record.thread_id)
-    read_records(record.questions)
     read_entries(record.journal)
     return record
 

@@ -180,6 +180,9 @@ class Runs(Entries[S]):
         is_ended = end.status in (Status.SUCCESS, Status.FAILURE)
         if is_ended:
             holding.inputs.end(lambda: self.outcome(end).as_json(self._runner.manager.output_json()))
+        if is_ended and holding.inputs.queued:
+            await holding.flush("end", has_to_last=True)
+            return False
         if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
             return True
         await holding.read_mail()

@@ -17,7 +17,7 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, Stored, check_thread_id
 from jianmu.engine.holding import Holding, Level
 from jianmu.engine.phases import REST
-from jianmu.engine.point import run_record
+from jianmu.engine.point import run_record, stored_point
 from jianmu.engine.programs import Program, check_keepable, uses_blackboard
 from jianmu.engine.recording import Recording, Standing
 from jianmu.engine.runner import ReactiveRunner
@@ -207,8 +207,9 @@ class Session(Thread[S]):
 
     async def _take_over_stored(self, holding: Holding, stored: Stored) -> None:
         self._is_imported = False
-        has_changed = await self.restore(run_record(stored, schema_version=self._version))
-        holding.took_over(stored.thread.thread_id, stored)
+        point = stored_point(stored)
+        has_changed = await self.restore(run_record(stored, point, schema_version=self._version))
+        holding.took_over(stored.thread.thread_id, stored, point)
         if has_changed:
             holding.recording.restart()
 
