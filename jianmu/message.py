@@ -3,67 +3,167 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from typing import Any, Literal  # Any: JSON, and the user's own types
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self, TypeAlias, cast  # Any: Message's other fields
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from jianmu.tool.types import ToolCall, ToolResult
+from jianmu.tool.types import (
+    PARTS,
+    Content,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    content_of,
+)
+
+__all__ = [
+    "Content",
+    "FilePart",
+    "Given",
+    "ImagePart",
+    "Message",
+    "Part",
+    "TextPart",
+    "Usage",
+    "ai",
+    "human",
+    "system",
+    "tool_result",
+]
+
+Given: TypeAlias = (
+    str | TextPart | ImagePart | FilePart | Iterable[str | TextPart | ImagePart | FilePart | Mapping[str, Any]]
+)
+"""What a content is made of: a text, a part, or several of these; parts may be JSON objects."""
+_FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _new_id() -> str:
     return uuid.uuid4().hex
 
 
+class Usage(BaseModel):
+    """What one reply of a model has cost.
+
+    Attributes:
+        input_tokens: tokens of the request, cached ones too.
+        output_tokens: tokens of the reply, those of its reasoning too.
+        cache_read_tokens: those of the request that came from a cache.
+        cache_write_tokens: those of the request that were put into one.
+        reasoning_tokens: those of the reply that are reasoning.
+        cost: money, in the unit that the model reports; None where it does not.
+    """
+
+    model_config = _FROZEN
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cache_read_tokens: int = Field(default=0, ge=0)
+    cache_write_tokens: int = Field(default=0, ge=0)
+    reasoning_tokens: int = Field(default=0, ge=0)
+    cost: float | None = Field(default=None, ge=0)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together; a cost that one of them does not know is left out."""
+        costs = [one.cost for one in (self, other) if one.cost is not None]
+        counted = [name for name in Usage.model_fields if name != "cost"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in counted}
+        return Usage(**sums, cost=sum(costs) if costs else None)
+
+
 class Message(BaseModel):
-    """One message of a conversation.
+    """One message of a conversation; as JSON and back it is the same.
 
     Attributes:
         id: minted when the message is made; it stays the same when it is stored.
         role: who speaks: a person, the model, the system prompt, or a tool.
-        content: a text, or a list of parts as JSON objects (texts, images).
+        content: a text, or parts: texts, images and files, the latter two by reference.
         name: who speaks, where several have the same role.
-        tool_calls: the calls that the model asks for.
-        tool_result: what came of a call; of messages with the role "tool" only.
-        metadata: what else belongs to it; JSON values.
+        tool_calls: the calls that the model asks for; of `ai` only.
+        tool_call_id: the id of the call that this answers; of `tool`, which always has it.
+        is_error: whether that call failed.
+        usage: what the reply has cost, where the model says so.
+        metadata: what else belongs to it, JSON: what a provider wants back, such as the signatures of reasoning.
     """
 
-    model_config = ConfigDict(defer_build=True, frozen=True)
+    model_config = _FROZEN
 
-    id: str = Field(default_factory=_new_id)
+    id: str = Field(default_factory=_new_id, min_length=1)
     role: Literal["human", "ai", "system", "tool"]
-    content: str | tuple[dict[str, Any], ...] = ""  # Any: JSON values
+    content: Content = ""
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    tool_result: ToolResult | None = None
-    metadata: dict[str, Any] | None = None  # Any: JSON values
+    tool_call_id: str | None = None
+    is_error: bool = False
+    usage: Usage | None = None
+    metadata: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_role(self) -> Self:
+        if self.tool_calls and self.role != "ai":
+            raise ValueError("only a message of the model has tool_calls")
+        if (self.tool_call_id is None) is (self.role == "tool"):
+            raise ValueError("a message of a tool has the tool_call_id of the call that it answers, no other has one")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The texts of the content, one a line."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def tool_result(self) -> ToolResult | None:
+        """What came of the call that this message answers, or None."""
+        if self.tool_call_id is None:
+            return None
+        return ToolResult(call_id=self.tool_call_id, content=self.content, is_error=self.is_error)
 
 
-def human(content: Any, **more: Any) -> Message:  # Any: a text or parts, and Message's other fields
-    """Return a message of a person."""
-    return Message(role="human", content=content, **more)
+def _content(given: Any) -> Any:
+    """Return what was given as a text or a tuple; what is neither is left to the validation."""
+    if isinstance(given, PARTS):
+        return (given,)
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        return cast("object", given)
+    return tuple(TextPart(text=item) if isinstance(item, str) else item for item in cast("Iterable[object]", given))
 
 
-def ai(content: Any = "", *, tool_calls: Iterable[ToolCall] = (), **more: Any) -> Message:  # Any: as for human
+def human(content: Given, **more: Any) -> Message:
+    """Return a message of a person: `human("hello")`, `human(["What is this?", ImagePart(path="cat.png")])`."""
+    return Message(role="human", content=_content(content), **more)
+
+
+def ai(content: Given = "", *, tool_calls: Iterable[ToolCall] = (), **more: Any) -> Message:
     """Return a message of the model."""
-    return Message(role="ai", content=content, tool_calls=tuple(tool_calls), **more)
+    return Message(role="ai", content=_content(content), tool_calls=tuple(tool_calls), **more)
 
 
-def system(content: Any, **more: Any) -> Message:  # Any: as for human
+def system(content: Given, **more: Any) -> Message:
     """Return a system prompt."""
-    return Message(role="system", content=content, **more)
+    return Message(role="system", content=_content(content), **more)
 
 
-def tool_result(
-    call_id: str, content: Any, *, is_error: bool = False, **more: Any
-) -> Message:  # Any: JSON, as for human
+def tool_result(call_id: str, content: object, *, is_error: bool = False, **more: Any) -> Message:
     """Return the message that answers a tool call.
 
     Args:
         call_id: the id of the call.
-        content: what the tool returned; a text is also the message's content.
+        content: what the tool returned: a text, parts, or anything else that has a JSON form, which is shown as JSON.
         is_error: whether it failed; `content` then says why.
         more: Message's other fields.
+
+    Raises:
+        ValueError: the content has no JSON form.
     """
-    result = ToolResult(call_id=call_id, content=content, is_error=is_error)
-    return Message(role="tool", content=content if isinstance(content, str) else "", tool_result=result, **more)
+    return Message(role="tool", content=content_of(content), tool_call_id=call_id, is_error=is_error, **more)

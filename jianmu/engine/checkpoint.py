@@ -59,7 +59,8 @@ class Checkpointer(Protocol):
 
         Args:
             thread_id: the thread.
-            holder: who takes it, as JSON text; a holder on this host whose process is gone holds nothing any more.
+            holder: who takes it, as JSON text; a holder on this host whose process is gone holds nothing any more, and
+                one whose lease could not be given back takes it anew.
             seconds: how long it lasts unless it is renewed.
             create: whether to make a thread that is not there; until its first transaction nobody else sees it.
 

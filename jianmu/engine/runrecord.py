@@ -108,4 +108,5 @@ def _checked(record: RunRecord, schema_version: int | None) -> RunRecord:
 
 def _refuse_newer(what: str, found: object, known: int) -> None:
     if isinstance(found, int) and found > known:
-        raise SchemaVersionError(f"the {what} is of version {found}, and this program knows {known}: update it")
+        knows = f"knows {known}: update it" if known else f"names none: write Agent(version={found}), or update it"
+        raise SchemaVersionError(f"the {what} is of version {found}, and this program {knows}")

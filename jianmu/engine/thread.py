@@ -23,7 +23,7 @@ from jianmu.engine.runrecord import RunRecord, StateRecord
 from jianmu.engine.spots import rename_position, renamed
 from jianmu.engine.state import StateManager
 from jianmu.engine.tree import descend, fingerprint, path_of
-from jianmu.errors import AgentBusyError, SetupError
+from jianmu.errors import AgentBusyError, SetupError, StateError
 
 S = TypeVar("S", bound=BaseModel)
 UNFINISHED = ("suspended", "interrupted", "idle")
@@ -103,8 +103,12 @@ class Thread(Generic[S]):
         go_back = self._bookmark()
         try:
             self._take_over(record)
-        except Exception:
+        except Exception as error:
             go_back()
+            if isinstance(error, StateError):
+                error.add_note(
+                    f"thread '{record.thread_id}' was saved with another schema: give version= and a @migration"
+                )
             raise
 
     def _other_tree(self, record: RunRecord) -> Behaviour | None:

@@ -67,7 +67,7 @@ def acquire(say: Say, thread_id: str, holder: str, seconds: float, *, create: bo
     if found is None or (found[1] == 0 and not create):
         raise unknown(thread_id)
     pk, number, mail, other, seen, until, now = found
-    if is_held(other, until, now):
+    if other != holder and is_held(other, until, now):
         raise _busy(thread_id, other, until - now)
     fence: int = say("{fence}").fetchall()[0][0]
     if say(TAKE, (holder, fence, seconds, pk, seen)).rowcount != 1:

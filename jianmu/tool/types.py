@@ -1,10 +1,111 @@
-"""A call of a tool, as a model asks for it, and its result."""
+"""What models and tools exchange: parts of a content, calls, results."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Annotated, Literal, Self, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic_core import from_json, to_json
+
+_FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def whole_text(text: str) -> str:
+    """Return a text that UTF-8 can hold: half characters, as cut escapes leave them, become one or a U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _by_reference(url: str | None) -> str | None:
+    if url is not None and url[:5].lower() == "data:":
+        raise ValueError("a message refers to its images and files: save the bytes and give path= or url=")
+    return url
+
+
+def _path_text(path: object) -> object:
+    return os.fspath(cast("os.PathLike[str]", path)) if isinstance(path, os.PathLike) else path
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(whole_text)]
+
+
+class TextPart(BaseModel):
+    """A text among other parts."""
+
+    model_config = _FROZEN
+
+    type: Literal["text"] = "text"
+    text: Text
+
+
+class _Reference(BaseModel):
+    model_config = _FROZEN
+
+    url: Annotated[Text | None, AfterValidator(_by_reference)] = None
+    path: Annotated[Text | None, BeforeValidator(_path_text)] = None
+    mime_type: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if (self.url is None) is (self.path is None):
+            raise ValueError("give either url= or path=")
+        return self
+
+
+class ImagePart(_Reference):
+    """An image by reference; its bytes are never in a message.
+
+    Attributes:
+        url: where it is, or None; no `data:` URL.
+        path: the file it is in, or None.
+        mime_type: such as `image/png`; None where it follows from the place.
+    """
+
+    type: Literal["image"] = "image"
+
+
+class FilePart(_Reference):
+    """A file by reference, as an image is.
+
+    Attributes:
+        name: what people call it.
+    """
+
+    type: Literal["file"] = "file"
+    name: str | None = None
+
+
+Part: TypeAlias = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
+PARTS = (TextPart, ImagePart, FilePart)
+Content: TypeAlias = Text | tuple[Part, ...]
+
+
+def content_of(value: object) -> str | tuple[TextPart | ImagePart | FilePart, ...]:
+    """Return what a tool has returned as a content: a text as it is, parts as parts, anything else as JSON.
+
+    Raises:
+        ValueError: it has no JSON form.
+    """
+    if isinstance(value, str):
+        return value
+    items = [*cast("list[object]", value)] if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, PARTS) for item in items) and all(isinstance(item, (str, *PARTS)) for item in items):
+        return tuple(TextPart(text=item) if isinstance(item, str) else cast("TextPart", item) for item in items)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise ValueError("bytes have no JSON form")  # noqa: TRY004  # to the caller it is one fault
+    try:
+        return to_json(cast("object", value), by_alias=True).decode()
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise ValueError(f"{type(cast('object', value)).__name__} has no JSON form")
+
+
+def _json_text(value: object) -> object:
+    return content_of(value) if value is None or type(value) in (dict, int, float, bool) else value
 
 
 class ToolCall(BaseModel):
@@ -14,13 +115,26 @@ class ToolCall(BaseModel):
         id: what the result refers to.
         name: the tool's name.
         arguments: by parameter; JSON values.
+        raw: the arguments as the model wrote them, where that is no JSON object; `arguments` is empty then.
     """
 
-    model_config = ConfigDict(defer_build=True, frozen=True)
+    model_config = _FROZEN
 
     id: str
     name: str
-    arguments: dict[str, Any] = Field(default_factory=dict)  # Any: JSON values
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    raw: Text | None = None
+
+    @classmethod
+    def parse(cls, id: str, name: str, text: str) -> ToolCall:
+        """Return the call for arguments as a model writes them; no text is no arguments."""
+        try:
+            given: object = from_json(text, allow_inf_nan=False) if text.strip() else {}
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            return cls(id=id, name=name, raw=text)
+        return cls(id=id, name=name, arguments=cast("dict[str, JsonValue]", given))
 
 
 class ToolResult(BaseModel):
@@ -28,12 +142,12 @@ class ToolResult(BaseModel):
 
     Attributes:
         call_id: the id of the call.
-        content: what the tool returned; JSON values.
+        content: what the model is shown: a text or parts. Other JSON values become their text.
         is_error: whether it failed; `content` then says why.
     """
 
-    model_config = ConfigDict(defer_build=True, frozen=True)
+    model_config = _FROZEN
 
     call_id: str
-    content: Any = None  # Any: a JSON value
+    content: Annotated[Content, BeforeValidator(_json_text)] = ""
     is_error: bool = False

@@ -57,7 +57,7 @@ def test_a_record_comes_back_whole() -> None:
         ({"format": FORMAT + 1}, 2, "checkpoint's form is of version 2, and this program knows 1"),
         ({"format": 99, "spoiled": True}, 2, "is of version 99"),
         ({}, 1, "state's schema is of version 2, and this program knows 1"),
-        ({}, None, "state's schema is of version 2, and this program knows 0"),
+        ({}, None, "state's schema is of version 2, and this program names none"),
     ],
 )
 def test_a_newer_record_is_refused(changes: dict[str, Any], known: int | None, text: str) -> None:
