@@ -1,4 +1,4 @@
-"""Tools for tests: time by hand, people by script, one node alone, a record of what was ticked; checks of a store."""
+"""Tools for tests: time by hand, people and models by script, one node alone, what was ticked; checks of a store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from jianmu.engine.clock import Clock, RealClock, VirtualClock
 from jianmu.engine.questions import Suspension
 from jianmu.engine.state import StateChange, StateManager
 from jianmu.engine.tree import path_of, walk
+from jianmu.model import ScriptedModel, Turn
 from jianmu.testing.store import STORE_CHECKS, check_store
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "InTurn",
     "NodeBench",
     "ScriptedHuman",
+    "ScriptedModel",
     "TickRecorder",
+    "Turn",
     "VirtualClock",
     "check_store",
     "node_context",
