@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.engine.events import RunEnded
 from jianmu.engine.rows import Transaction
 from jianmu.errors import (
     CorruptRecordError,
@@ -26,7 +27,7 @@ from jianmu.errors import (
 from jianmu.nodes import Repeat
 from jianmu.stores.sql import SQLStore
 from tests.anystore import Stores, each_store
-from tests.cases.leaves import Do
+from tests.cases.leaves import Do, events_of, of_kind
 from tests.cases.people import SUCCESS, AskInside, Desk, Note, Talk, Work, ask, par, seq
 
 pytestmark = pytest.mark.anyio
@@ -243,6 +244,33 @@ async def test_k10_a_save_that_fails_ends_the_run(
         assert (await fresh.recover("t1")).status is SUCCESS
     assert done == list("abcde")[len(kept.fields["log"]) :]
     assert fresh.state.log == list("abcde")
+
+
+async def test_k10_a_save_under_way_when_the_tree_ends_is_waited_for(
+    any_store: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree has ended while a pass is being saved, and that fails: the run is no success."""
+    store, begun, go = any_store(), anyio.Event(), anyio.Event()
+    commit = store.commit
+
+    async def failing(transaction: Transaction) -> bool:
+        if transaction.expected == 0:
+            return await commit(transaction)
+        begun.set()
+        await go.wait()
+        raise StoreError("the disk is full")
+
+    async def work(_: Any) -> None:
+        await begun.wait()
+
+    monkeypatch.setattr(store, "commit", failing)
+    agent = Agent(seq("main", Talk("w", work), Do("n", lambda _: go.set())), Desk, store=store)
+    events = events_of(agent)
+    with anyio.fail_after(5):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await agent.run(thread_id="t1")
+        assert (await any_store().show("t1")).number == 1
+    assert of_kind(events, RunEnded)[-1].outcome.status is not SUCCESS
 
 
 async def _pay(amount: int) -> str:
