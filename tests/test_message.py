@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from jianmu.engine.state import StateManager
 from jianmu.message import Message, ai, human, system, tool_result
-from jianmu.tool.types import ToolCall, ToolResult
+from jianmu.tool.types import TextPart, ToolCall, ToolResult
 
 
 def test_each_function_makes_its_role() -> None:
@@ -24,7 +24,7 @@ def test_each_function_makes_its_role() -> None:
     assert tool_result("c1", {"rows": 2}, is_error=True).tool_result == ToolResult(
         call_id="c1", content={"rows": 2}, is_error=True
     )
-    assert human([{"type": "text", "text": "x"}], name="ann").content == ({"type": "text", "text": "x"},)
+    assert human([{"type": "text", "text": "x"}], name="ann").content == (TextPart(text="x"),)
 
 
 def test_ids_are_minted_when_a_message_is_made() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from jianmu.tool.types import ToolCall, ToolResult
+from jianmu.tool.base import Tool, tool
+from jianmu.tool.toolbox import Toolbox
+from jianmu.tool.types import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 
-__all__ = ["ToolCall", "ToolResult"]
+__all__ = ["FilePart", "ImagePart", "TextPart", "Tool", "ToolCall", "ToolResult", "Toolbox", "tool"]
