@@ -205,7 +205,7 @@ async def test_a_lease_knows_what_its_predecessor_wrote_last(postgres: Server, s
 async def test_a_thread_that_is_given_back_meanwhile_is_busy_and_not_unknown(postgres: Server, schema: str) -> None:
     """A thread without a transaction goes with its lease, but not while somebody else takes it."""
     async with PostgresStore(postgres.dsn, schema=schema) as store:
-        first = await store.acquire("t", "{}", 600, create=True)
+        first = await store.acquire("t", '"another"', 600, create=True)
 
         def release(say: Say) -> None:
             writing.release(say, first)
