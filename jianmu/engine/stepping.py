@@ -39,7 +39,12 @@ class Stepper:
         enter()
         runner.go("step")
         try:
+            if runner.log is not None:
+                await runner.log.before_pass()
             self._tick()
+            if runner.log is not None:
+                await runner.log.after_pass()
+            runner.tasks.carry_out()
             if settle:
                 await self._rested()
             is_cut = self._is_cut()
@@ -63,6 +68,7 @@ class Stepper:
         runner.go("step")
         try:
             self._tick()
+            runner.tasks.carry_out()
             is_cut = self._is_cut()
         except BaseException as raised:  # noqa: BLE001  # as above
             error, is_cut = runner.failures.gather(raised, runner.tasks), True
@@ -103,7 +109,6 @@ class Stepper:
             raise limit
         runner.thread = threading.get_ident()
         runner.passing.one()
-        runner.tasks.carry_out()
 
     def _rest(self) -> None:
         """Move to where the next call may start."""
