@@ -3,23 +3,30 @@
 1. Decisions run under the lock, so exactly one of racing ends wins; no user code runs there.
 2. Several decisions are carried out all or none.
 3. A question is live until its end was delivered to its node; only live ones cost anything.
+4. What was said and is not kept yet counts for those who say more, and for nobody else.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 
 from jianmu.engine.decisions import Change, Decision, deed, is_repeated
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
-from jianmu.errors import AmbiguousAnswerError, UnknownSuspensionError
+from jianmu.errors import AmbiguousAnswerError, RunError, UnknownSuspensionError
 
 
 class Book:
-    """The questions of a thread, safe from every thread."""
+    """The questions of a thread, safe from every thread.
+
+    Attributes:
+        is_deaf: whether nobody keeps what is said.
+    """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.is_deaf = False
         self._lock = threading.Lock()
         self.fill(records)
 
@@ -30,6 +37,8 @@ class Book:
         with self._lock:
             self._records, self._newest = found, newest
             self._live = {id: None for id, record in found.items() if record.is_live}
+            self._said: dict[str, Record] = {}
+            self._waiting = deque[dict[str, Record]]()
 
     @property
     def is_quiet(self) -> bool:
@@ -50,6 +59,10 @@ class Book:
         """Return the open ones, the oldest first."""
         return [record for record in self.live() if record.status == "open"]
 
+    def unanswered(self) -> list[Record]:
+        """Return the open ones to which nothing was said, the oldest first."""
+        return [record for record in self.open() if record.id not in self._said]
+
     def newest(self, identity: str) -> Record | None:
         """Return the one asked last under an identity."""
         with self._lock:
@@ -68,11 +81,59 @@ class Book:
         """Return the question that an answer is for: by its id, its key, or as the only open one."""
         if answer.id is not None:
             return self.get(answer.id)
-        known = [record for record in self.all() if is_repeated(record, answer)] or self.open()
+        known = [record for record in self._heard() if is_repeated(record, answer)] or self.unanswered()
         if len(known) == 1:
             return known[0]
         ids = [record.id for record in known]
         raise AmbiguousAnswerError(ids) if ids else UnknownSuspensionError(None)
+
+    def _heard(self) -> list[Record]:
+        """Return every question as those see it who say something."""
+        with self._lock:
+            return list((self._records | self._said).values())
+
+    def heard(self, id: str) -> Record:
+        """Return a question as those see it who say something."""
+        return self._said.get(id) or self.get(id)
+
+    @property
+    def has_said(self) -> bool:
+        """Whether something was said that is not kept yet."""
+        return bool(self._said)
+
+    def say(self, decisions: Sequence[tuple[str, Decision]]) -> None:
+        """Have all these decisions wait until they are kept or, when one raises, none.
+
+        Raises:
+            RunError: nobody is there to keep them.
+        """
+        with self._lock:
+            if self.is_deaf:
+                raise RunError("answer_nowait() is for a run that is on, and none is: write `await answer(...)`")
+            after = self._decided(decisions, self._records | self._said)
+            self._said |= after
+            self._waiting.extend([after] if after else [])
+
+    def go_deaf(self) -> bool:
+        """Refuse what is said from now on, unless something waits; whether it is so."""
+        with self._lock:
+            self.is_deaf = not self._said
+            return self.is_deaf
+
+    def next_said(self) -> dict[str, Record]:
+        """Return what was said at once, the first that waits, as it is to be; nothing if nothing waits."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else {}
+
+    def said_again(self, said: dict[str, Record]) -> None:
+        """Have it wait again: it could not be kept."""
+        with self._lock:
+            self._waiting.appendleft(said)
+
+    def was_kept(self, said: dict[str, Record]) -> None:
+        """Note that it was kept, or refused."""
+        with self._lock:
+            self._said = {id: record for id, record in self._said.items() if id not in said}
 
     def add(self, record: Record) -> tuple[Record, bool]:
         """Add a new question, unless one is open there; return the one that stands and whether it is new."""
@@ -101,17 +162,22 @@ class Book:
             return self._apply(known)
 
     def _apply(self, decisions: Sequence[tuple[str, Decision]]) -> list[Change]:
-        moved: dict[str, Record] = {}
-        for id, decide in decisions:
-            after = decide(moved.get(id) or self._records[id])
-            if after is not None:
-                moved[id] = after
+        moved = self._decided(decisions, self._records)
         changes = [Change(deed(self._records[id], after), after) for id, after in moved.items()]
         self._records.update(moved)
         for id, after in moved.items():
             if not after.is_live:
                 self._live.pop(id, None)
         return changes
+
+    def _decided(self, decisions: Sequence[tuple[str, Decision]], records: Mapping[str, Record]) -> dict[str, Record]:
+        """Return what the decisions come to, of the questions that change."""
+        moved: dict[str, Record] = {}
+        for id, decide in decisions:
+            after = decide(moved.get(id) or records[id])
+            if after is not None:
+                moved[id] = after
+        return moved
 
 
 def _taking(theirs: Record) -> Decision:

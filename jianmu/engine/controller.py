@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Protocol, cast  # Any: snapshots and validated answers, whose types are the user's
+from typing import Any, cast  # Any: snapshots and validated answers, whose types are the user's
 
 from pydantic import JsonValue, ValidationError
 
@@ -18,13 +18,15 @@ from jianmu.engine import decisions
 from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored
 from jianmu.engine.book import Book
 from jianmu.engine.decisions import Change, Decision, Deed
+from jianmu.engine.desk import Desk, UtcClock
+from jianmu.engine.log import log
 from jianmu.engine.outside import admit
 from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown, question_id
 from jianmu.engine.record import Record, ends_at, read_records
 from jianmu.engine.request import Request, default, escalate, fail, shown_json
 from jianmu.engine.shapes import is_same_shape
 from jianmu.engine.view import RuntimeState, View
-from jianmu.errors import InvalidAnswerError, NotAnsweredError, SetupError, TreeMismatchError
+from jianmu.errors import InteractionError, InvalidAnswerError, NotAnsweredError, SetupError, TreeMismatchError
 
 __all__ = [
     "Answer",
@@ -43,26 +45,6 @@ __all__ = [
 ]
 
 
-class UtcClock(Protocol):
-    """What questions need of a clock."""
-
-    def utc(self) -> datetime:
-        """Return the present instant, aware, in UTC."""
-        ...
-
-
-class Desk(Protocol):
-    """Where the questions of a thread are kept beside this process."""
-
-    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> Sequence[Record]:
-        """Carry out decisions, all or none, have memory take over what came of them, and return the records."""
-        ...
-
-    def note(self, deed: Deed, record: Record) -> None:
-        """Have what the run did with a question saved with its next commit."""
-        ...
-
-
 class InteractionController:
     """The questions of a thread: asked and told by its run, answered by anybody.
 
@@ -73,7 +55,6 @@ class InteractionController:
 
     Attributes:
         desk: where the questions are kept beside this process, or None.
-        unsaved: the questions that were answered in memory only.
     """
 
     def __init__(
@@ -85,7 +66,6 @@ class InteractionController:
     ) -> None:
         self.listener = listener
         self.desk: Desk | None = None
-        self.unsaved: dict[str, None] = {}
         self._unshown: set[str] = set()
         self._clock = clock
         self._book = Book()
@@ -105,7 +85,12 @@ class InteractionController:
     @property
     def pending(self) -> tuple[Suspension, ...]:
         """The open questions, the oldest first."""
-        return tuple(record.shown for record in self._book.open() if record.id not in self._unshown)
+        return tuple(record.shown for record in self._book.unanswered() if record.id not in self._unshown)
+
+    @property
+    def has_said(self) -> bool:
+        """Whether something was said that is not kept yet."""
+        return self._book.has_said
 
     def ids(self) -> list[str]:
         """Return the ids of all questions, in the order in which they were asked."""
@@ -137,17 +122,49 @@ class InteractionController:
         if self.desk is None:
             return self.answer_nowait(*answers)
         now = self._clock.utc()
+        await self.keep_said()
         found = [(answer.id or self._book.find(answer).id, answer) for answer in answers]
-        return tuple(await self.desk.settle([(id, admit(answer, now, self._door)) for id, answer in found]))
+        return tuple(await self.desk.settle([(id, admit(answer, now, self._door)) for id, answer in found], now))
 
     def answer_nowait(self, *answers: Answer) -> tuple[Record, ...]:
-        """Take answers from any thread, for a live run, which keeps them before it uses them."""
+        """Take answers from any thread, for a live run, which keeps them before it uses them.
+
+        Raises:
+            InteractionError: one of them was refused, and nothing was changed.
+            RunError: there is a store, and no run is on that would keep them.
+        """
         decided = self._admitted(answers)
-        changes = self._book.settle(decided)
-        if self.desk is not None:
-            self.unsaved.update(dict.fromkeys(change.record.id for change in changes))
-        self._tell(changes)
-        return tuple(self._book.get(id) for id, _ in decided)
+        if self.desk is None:
+            self._tell(self._book.settle(decided))
+        else:
+            self._book.say(decided)
+            self.desk.wake()
+        return tuple(self._book.heard(id) for id, _ in decided)
+
+    async def keep_said(self) -> None:
+        """Have the desk keep what was said by `answer_nowait`; what it refuses came too late, and is logged."""
+        while self.desk is not None and (said := self._book.next_said()):
+            first = next(iter(said.values()))
+            now = first.ended_at or self._clock.utc()
+            taken = [(id, decisions.accept(one.answer, now)) for id, one in said.items() if one.answer is not None]
+            try:
+                await self.desk.settle(taken, now)
+            except InteractionError as late:
+                log.warning("an answer came too late", question=late.id, error=type(late).__name__)
+            except BaseException:
+                self._book.said_again(said)
+                raise
+            self._book.was_kept(said)
+
+    def hear(self) -> None:
+        """Have somebody keep what other threads say from now on."""
+        self._book.is_deaf = False
+
+    async def stop_hearing(self) -> None:
+        """Keep what was said; from now on nobody does."""
+        await self.keep_said()
+        while not self._book.go_deaf():
+            await self.keep_said()
 
     async def approve(
         self, id: str | None = None, *, edited: JsonValue = None, by: str | None = None, remember: bool = False
@@ -172,7 +189,7 @@ class InteractionController:
         if self.desk is None:
             self._tell(self._book.settle(decided))
         else:
-            await self.desk.settle(decided)
+            await self.desk.settle(decided, self._clock.utc())
         return self._book.get(id)
 
     def ask(
@@ -264,14 +281,9 @@ class InteractionController:
 
     def take_over(self, records: Iterable[Record]) -> list[Change]:
         """Have questions stand as they do at the desk, but for what the run has done with them."""
-        changes = self._book.adopt(record for record in records if record.id not in self.unsaved)
+        changes = self._book.adopt(records)
         self._tell(changes)
         return changes
-
-    def saved(self, ids: Iterable[str]) -> None:
-        """Note that the ends of some questions are at the desk."""
-        for id in [*ids]:
-            self.unsaved.pop(id, None)
 
     def next_deadline(self) -> datetime | None:
         """Return when the next step of an open question is due, UTC."""
@@ -307,7 +319,6 @@ class InteractionController:
         self._book.fill(read_records(data, rename))
         self._doors.clear()
         self._unshown.clear()
-        self.unsaved.clear()
         self._view.refresh()
 
     def _admitted(self, answers: tuple[Answer, ...]) -> list[tuple[str, Decision]]:
@@ -316,7 +327,7 @@ class InteractionController:
         found = [(self._book.find(answer).id, answer) for answer in answers]
         decided = [(id, admit(answer, now, self._door)) for id, answer in found]
         for id, decide in decided:
-            decide(self._book.get(id))
+            decide(self._book.heard(id))
         return decided
 
     async def _decide(self, id: str | None, payload: JsonObject, by: str | None, *, is_bare: bool) -> Record:

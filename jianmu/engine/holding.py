@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
@@ -25,7 +24,7 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.attendance import Attendance
 from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
 from jianmu.engine.context import RunContext
-from jianmu.engine.decisions import Change, Decision, Deed, accept, step
+from jianmu.engine.decisions import Change, Decision, Deed, step
 from jianmu.engine.events import Saved
 from jianmu.engine.holders import this_process
 from jianmu.engine.inputs import Inputs, queued_row
@@ -34,7 +33,7 @@ from jianmu.engine.point import Point
 from jianmu.engine.questionrows import record_of, text_of
 from jianmu.engine.record import Record
 from jianmu.engine.recording import Cut, Recording, Standing
-from jianmu.errors import InteractionError, LeaseLostError, StoreError
+from jianmu.errors import LeaseLostError, StoreError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -117,6 +116,7 @@ class Holding:
         """
         lease = await self._call(self.store.acquire, thread_id, this_process(self._token), SECONDS, create=create)
         self._lease, self.error = lease, None
+        self._context.interaction.hear()
         self._lock = anyio.Lock()
         self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
         if (thread_id, lease.number) == (self._thread_id, self._number):
@@ -141,11 +141,13 @@ class Holding:
         self._number = -1
 
     async def leave(self) -> None:
-        """Give the lease back, if it is held."""
+        """Give the lease back, if it is held; what was said too late for the run is kept for the next one."""
         lease = self._lease
         self._end_work()
-        if lease is not None:
-            await self._call(self.store.release, lease)
+        with anyio.CancelScope(shield=True):
+            if lease is not None:
+                await self._call(self.store.release, lease)
+            await self._context.interaction.stop_hearing()
 
     async def _call(self, call: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         """Have the store do something to its end, whatever becomes of this task; a clock turned by hand waits."""
@@ -256,13 +258,13 @@ class Holding:
 
     # What comes from outside
 
-    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> list[Record]:
+    async def settle(self, decided: Sequence[tuple[str, Decision]], now: datetime) -> list[Record]:
         """Carry out decisions about questions in the store, all or none, and take over what came of them.
 
         Raises:
             InteractionError: one was refused; nothing was changed.
         """
-        now, ids = self._context.clock.utc(), [id for id, _ in decided]
+        ids = [id for id, _ in decided]
         is_open = {record.id: record for record in self._context.interaction.all_open()}
         expected = [is_open[id] for id in ids] if is_open.keys() >= set(ids) else []
         try:
@@ -313,33 +315,17 @@ class Holding:
         """
         if self.error is not None:
             raise self.error
-        interaction = self._context.interaction
-        if interaction.unsaved:
-            await self._save_ends([*interaction.unsaved])
-        now = self._context.clock.utc()
+        interaction, now = self._context.interaction, self._context.clock.utc()
         due = [] if interaction.is_quiet else interaction.due_ids(now)
+        if interaction.has_unshown and (due or interaction.has_said):
+            await self.flush()  # the store has to have a question before anything can become of it
+        await interaction.keep_said()
         if due:
-            await self.settle([(id, step(now)) for id in due])
+            await self.settle([(id, step(now)) for id in due], now)
         if self.inputs.queued and self.inputs.may_apply and interaction.is_quiet:
             self.inputs.apply(self.recording.manager, self._context.run)
         if self.recording.size > MOST:
             await self.flush()
-
-    async def _save_ends(self, ids: Sequence[str]) -> None:
-        """Save answers that were taken in memory; where somebody else's was first, that one counts."""
-        interaction = self._context.interaction
-        for id in ids:
-            await self._save_end(interaction.record(id))
-        interaction.saved(ids)
-        await self._look_at(ids)
-
-    async def _save_end(self, record: Record) -> None:
-        answer, at = record.answer, record.ended_at
-        assert answer is not None
-        assert at is not None
-        decided = [(record.id, accept(answer, at))]
-        with suppress(InteractionError):
-            await self._settle(decided, at)
 
     async def _look_at(self, ids: Sequence[str]) -> dict[str, Record]:
         """Take over how some questions stand in the store, and return them."""
@@ -375,6 +361,10 @@ class Holding:
             await self.flush()
         else:
             self.attendance.stir()
+
+    def wake(self) -> None:
+        """Have a live run keep what was said."""
+        self._context.signal()
 
     def freeze(self) -> None:
         """Keep the position as it is now: the tree is about to be halted."""

@@ -183,6 +183,8 @@ class Runs(Entries[S]):
         if is_ended and holding.inputs.queued:
             await holding.flush("end", has_to_last=True)
             return False
+        if end.is_suspended and self._context.interaction.has_said:
+            return False
         if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
             return True
         await holding.read_mail()

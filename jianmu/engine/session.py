@@ -220,6 +220,7 @@ class Session(Thread[S]):
             UnknownThreadError: the store does not have it.
         """
         wanted = check_thread_id(thread_id)
+        await self.runner.context.interaction.keep_said()
         stored = await self.holding.store.read(wanted) if self.holding is not None else None
         if self.holding is not None and stored is not None:
             await self._take_over_stored(self.holding, stored)

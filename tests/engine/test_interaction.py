@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 
@@ -347,7 +348,7 @@ class Kept:
         self.order = order
         self.is_full = False
 
-    async def settle(self, decided: Sequence[tuple[str, Decision]]) -> list[Record]:
+    async def settle(self, decided: Sequence[tuple[str, Decision]], _now: datetime) -> list[Record]:
         """Keep the ends, then have memory take them over."""
         if self.is_full:
             raise errors.StoreError("full")
@@ -355,6 +356,10 @@ class Kept:
         self.order.append("kept")
         self.controller.take_over(ended)
         return ended
+
+    def wake(self) -> None:
+        """Note that something was said."""
+        self.order.append("woken")
 
     def note(self, deed: str, record: Record) -> None:
         """Note what the run has done."""
@@ -383,15 +388,24 @@ async def test_an_answer_is_kept_before_anybody_is_told(clock: HandClock) -> Non
 
 
 async def test_an_answer_given_in_a_thread_is_kept_later(clock: HandClock) -> None:
-    """`answer_nowait` counts in memory at once; until the desk has it, what the desk says of it is not taken over."""
+    """`answer_nowait` counts for those who say more, and for the run when the desk has it; at rest it is refused."""
     controller = InteractionController(clock)
-    controller.desk = Kept(controller, [])
-    before = controller.ask(origin("m/a"), Request("?"))
-    controller.answer_nowait(Answer(before.id, "x"))
-    assert [*controller.unsaved] == [before.id]
-    assert controller.take_over([before]) == []
-    controller.saved([before.id])
-    assert (controller.record(before.id).status, controller.unsaved) == ("answered", {})
+    controller.desk = desk = Kept(controller, [])
+    id = controller.ask(origin("m/a"), Request("?")).id
+    controller.show([id])
+    assert controller.answer_nowait(Answer(id, "x"))[0].status == "answered"
+    assert (controller.record(id).status, controller.pending, desk.order[-1]) == ("open", (), "woken")
+    with pytest.raises(errors.AlreadyAnsweredError):
+        controller.answer_nowait(Answer(id, "y"))
+    desk.is_full = True
+    with pytest.raises(errors.StoreError, match="full"):
+        await controller.keep_said()
+    desk.is_full = False
+    await controller.stop_hearing()
+    assert (controller.record(id).status, controller.has_said) == ("answered", False)
+    other = controller.ask(origin("m/b"), Request("?")).id
+    with pytest.raises(errors.RunError, match=r"write `await answer\(...\)`"):
+        controller.answer_nowait(Answer(other, "x"))
 
 
 async def test_pending_is_oldest_first_and_survives_a_restart(desk: InteractionController, clock: HandClock) -> None:
