@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 
 class Attendance:
-    """Two tasks in the group of a run's coroutines.
+    """Two tasks in the group of a run's coroutines; a run that never waits has none.
 
     Args:
         save: saves what there is; what it raises was told to the run, which ends with it.
@@ -23,15 +23,20 @@ class Attendance:
         self._save = save
         self._look = look
         self._pause = pause
+        self._group: TaskGroup | None = None
         self._scope: anyio.CancelScope | None = None
         self._stirred = anyio.Event()
 
-    def start(self, group: TaskGroup) -> None:
+    def be_in(self, group: TaskGroup) -> None:
+        """Have the tasks live in a group, as soon as they are needed."""
+        self._group = group
+
+    def begin(self) -> None:
         """Begin, unless it is on."""
-        if self._scope is None:
+        if self._scope is None and self._group is not None:
             self._scope = anyio.CancelScope()
             self._stirred = anyio.Event()
-            group.start_soon(self._attend, self._scope)
+            self._group.start_soon(self._attend, self._scope)
 
     def stir(self) -> None:
         """Tell that there is something to save."""
@@ -39,6 +44,7 @@ class Attendance:
 
     def end(self) -> None:
         """Begin nothing more; a commit that is under way comes to its end."""
+        self._group = None
         if self._scope is not None:
             self._scope.cancel()
             self._scope = None

@@ -34,7 +34,7 @@ class Calls(Runs[S]):
     async def _step(self, input: Values | None, call: Call, *, settle: bool) -> dict[str, Any]:  # Any: as the schema
         """Tick the thread that was taken."""
         enter = self._step_entry(input, call)
-        self._attend()
+        self._attend(at_once=True)
         try:
             if self._runner.host.is_open or not settle:
                 await self._stepper.step(enter, settle)

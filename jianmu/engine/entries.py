@@ -107,11 +107,13 @@ class Entries(Generic[S]):
 
     # Entries
 
-    def _attend(self) -> None:
-        """Have somebody write behind and look for mail, where coroutines can live."""
+    def _attend(self, *, at_once: bool = False) -> None:
+        """Have somebody write behind and look for mail, where coroutines can live: from a pass without a result on."""
         holding, group = self._session.holding, self._runner.tasks.group
         if holding is not None and group is not None:
-            holding.attendance.start(group)
+            holding.attendance.be_in(group)
+            if at_once:
+                holding.attendance.begin()
 
     def _check_input(self, input: Values | None) -> None:
         if input is not None:

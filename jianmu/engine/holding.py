@@ -356,7 +356,8 @@ class Holding:
             self._fail(error)
 
     async def after_pass(self) -> None:
-        """Save the pass, or have it saved: by `level`."""
+        """Save the pass, or have it saved: by `level`; look for mail from now on."""
+        self.attendance.begin()
         if self.level == "sync" or (self.level == "exit" and self._context.interaction.has_unshown):
             await self.flush()
         else:
