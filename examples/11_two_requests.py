@@ -35,7 +35,7 @@ class Desk:
     def agent(self) -> Agent[Trip]:
         """Return an agent for one request; many requests may run at once."""
         ask = AskHuman("seats", message=lambda s: f"How many seats to {s.to}?", answer=int, into="seats")
-        return Agent(Sequence("trip", True, [ask, print_ticket()]), state_schema=Trip, store=self.store)
+        return Agent(Sequence("trip", memory=True, children=[ask, print_ticket()]), state_schema=Trip, store=self.store)
 
     async def start(self, request_id: str, body: dict) -> tuple[int, dict]:
         """POST /trips: a request that is sent again, since its reply was lost, starts nothing again."""
