@@ -15,6 +15,7 @@ import anyio
 from py_trees.common import Status
 from pydantic import BaseModel
 
+from jianmu.engine.activity import RESULTS
 from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Entries, OnNewInput, Values, standing_of
 from jianmu.engine.events import RunEnded, RunStarted
@@ -47,7 +48,7 @@ class Runs(Entries[S]):
 
     async def _fresh(self, input: Values | None, call: Call, policy: OnNewInput | None, until_suspend: bool) -> End:
         """Start a new run of the thread that was taken."""
-        known = await self._known(call)
+        known = await self._known(call, until_suspend)
         if known is not None:
             return known
         if self._session.is_unfinished:
@@ -57,7 +58,7 @@ class Runs(Entries[S]):
             self._session.settle("new")
         self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
         await self._runner.abandon()
-        return await self._drive(partial(self._begin_new, input, call), until_suspend)
+        return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
 
     async def _begin_new(self, input: Values | None, call: Call) -> None:
         """Number the run and apply its input: the first transaction, before the first pass."""
@@ -68,7 +69,7 @@ class Runs(Entries[S]):
             holding.inputs.begin(call.input_id, self._context.run)
             await holding.flush("input", has_to_last=True)
 
-    async def _known(self, call: Call) -> End | None:
+    async def _known(self, call: Call, until_suspend: bool) -> End | None:
         """Return what became of an input that was delivered before: its outcome, or what comes of going on."""
         holding = self._session.holding
         if holding is None or call.input_id is None:
@@ -78,7 +79,7 @@ class Runs(Entries[S]):
             return None
         told = row.get("outcome")
         if told is None and row.get("run") == self._context.run and self._session.is_unfinished:
-            return await self.go_on(call)
+            return await self.go_on(call, until_suspend=until_suspend)
         if not isinstance(told, dict):
             return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
         outcome = Outcome.of_json(told)
@@ -96,16 +97,16 @@ class Runs(Entries[S]):
         Of a run that has ended it returns how it ended, and runs nothing, unless an input waits for its turn.
         """
         if self._session.standing in UNFINISHED:
-            return await self._drive(partial(self._begin_again, call), until_suspend)
+            return await self._drive(partial(self._begin_again, call), call, until_suspend)
         if self._has_queued():
-            return await self._drive(partial(self._begin_queued, call), until_suspend)
+            return await self._drive(partial(self._begin_queued, call), call, until_suspend)
         return End(self._session.result)
 
     async def _begin_again(self, call: Call) -> None:
         self._set(call)
         self._context.events.emit(RunStarted(resumed=True))
         self._session.revive()
-        self._runner.is_over = self._runner.root.status in (Status.SUCCESS, Status.FAILURE)
+        self._runner.is_over = self._runner.root.status in RESULTS
 
     async def _begin_queued(self, call: Call) -> None:
         """Start a new run with an input that waited for its turn."""
@@ -122,14 +123,14 @@ class Runs(Entries[S]):
         holding = self._session.holding
         return holding is not None and bool(holding.inputs.queued)
 
-    async def _drive(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> End:
+    async def _drive(self, begin: Callable[[], Awaitable[None]], call: Call, until_suspend: bool) -> End:
         """Drive the tree until nothing goes on: at the end of a run, look what has come meanwhile."""
         while True:
             end, is_over = await self._drive_once(begin, until_suspend)
             if is_over:
                 return end
             is_new = not end.is_suspended and self._has_queued()
-            begin = partial(self._begin_queued, Call()) if is_new else self._begin_after_mail
+            begin = partial(self._begin_queued, call) if is_new else self._begin_after_mail
 
     async def _drive_once(self, begin: Callable[[], Awaitable[None]], until_suspend: bool) -> tuple[End, bool]:
         """Drive the tree with its nodes set up and open; keep and tell how it ended, and whether that is the end."""
@@ -164,7 +165,7 @@ class Runs(Entries[S]):
                 saved.append(await self._save_end(end))
 
         async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
-            stack.callback(lambda: self._tell_end(end) if saved != [False] else None)
+            stack.callback(lambda: self._tell_end(end) if saved != [False] or end.status in RESULTS else None)
             stack.push_async_callback(save)
             if is_outside and not is_suspended:
                 stack.callback(self._resources.shutdown)
@@ -177,7 +178,7 @@ class Runs(Entries[S]):
         holding = self._session.holding
         if holding is None:
             return True
-        is_ended = end.status in (Status.SUCCESS, Status.FAILURE)
+        is_ended = end.status in RESULTS
         if is_ended:
             holding.inputs.end(lambda: self.outcome(end).as_json(self._runner.manager.output_json()))
         if is_ended and holding.inputs.queued:
