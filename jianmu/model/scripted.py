@@ -45,6 +45,25 @@ class Turn:
     reason: Reason | None = None
     metadata: dict[str, Any] | None = None
 
+    def events(self, model: str) -> Iterable[Event]:
+        """Yield what the model says.
+
+        Args:
+            model: the model's name.
+        """
+        for piece in _pieces(self.reasoning):
+            yield Delta(piece, "reasoning")
+        for piece in _pieces(self.text):
+            yield Delta(piece)
+        for number, call in enumerate(self.calls):
+            arguments = json.dumps(call.arguments) if call.raw is None else call.raw
+            yield Delta(arguments, "call", number, call.id, call.name)
+        if self.error is not None:
+            raise self.error
+        text = "".join(_pieces(self.text))
+        message = ai(text, tool_calls=self.calls, metadata=self.metadata, usage=self.usage)
+        yield Finish(message, self.usage, self.reason or ("tool_calls" if self.calls else "stop"), model)
+
 
 Script = Turn | str | ToolCall | Sequence[ToolCall] | BaseException | Callable[[ModelRequest], Any]
 """A turn, or short for one: a text, a call or calls, an error, or a function of the request that returns such."""
@@ -128,7 +147,7 @@ class _Speech:
 
     async def __aenter__(self) -> Self:
         self._turn = self._model.take(self._request)
-        self._events = _events(self._turn, self._model.name)
+        self._events = iter(self._turn.events(self._model.name))
         self._wait = self._turn.delay
         self._model.alive += 1
         return self
@@ -165,21 +184,6 @@ def _turn(said: Script, request: ModelRequest) -> Turn:
             return Turn(calls=said)
         case _:
             return _turn(said(request), request)
-
-
-def _events(turn: Turn, model: str) -> Iterator[Event]:
-    """Yield what a turn says."""
-    for piece in _pieces(turn.reasoning):
-        yield Delta(piece, "reasoning")
-    for piece in _pieces(turn.text):
-        yield Delta(piece)
-    for index, call in enumerate(turn.calls):
-        yield Delta(json.dumps(call.arguments), "call", index, call.id, call.name)
-    if turn.error is not None:
-        raise turn.error
-    text = "".join(_pieces(turn.text))
-    message = ai(text, tool_calls=turn.calls, metadata=turn.metadata, usage=turn.usage)
-    yield Finish(message, turn.usage, turn.reason or ("tool_calls" if turn.calls else "stop"), model)
 
 
 def _pieces(text: str | Sequence[str]) -> Sequence[str]:

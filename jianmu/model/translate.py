@@ -171,10 +171,11 @@ def _response(message: Message) -> wire.ModelResponse:
     from pydantic_ai import messages as wire  # noqa: PLC0415  # an extra
 
     kept: Any = (message.metadata or {}).get(KEPT)
-    parts = _restored(kept["parts"], message.text, message.tool_calls) if kept else None
-    if kept and parts is not None:
-        data = [{**kept, "kind": "response", "parts": parts}]
-        return cast("wire.ModelResponse", wire.ModelMessagesTypeAdapter.validate_python(data)[0])
+    if kept:
+        try:
+            return _restored(kept, message)
+        except (LookupError, TypeError, ValueError, AttributeError):  # edited, or kept by another version
+            pass
     text = [wire.TextPart(content=message.text)] if message.text else []
     return wire.ModelResponse(parts=[*text, *(_call_part(call) for call in message.tool_calls)])
 
@@ -201,16 +202,21 @@ def _slim(part: Mapping[str, Any]) -> dict[str, Any]:
     return slim
 
 
-def _restored(
-    slim: Sequence[Mapping[str, Any]], text: str, calls: Sequence[ToolCall]
-) -> list[Mapping[str, Any]] | None:
-    """Return a reply's parts with the message's text and calls put in again, or None if they do not fit any more."""
-    from_calls = {call.id: _call_part(call) for call in calls}
-    lengths = [part["content"] for part in slim if part["part_kind"] == "text"]
+def _restored(kept: Mapping[str, Any], message: Message) -> wire.ModelResponse:
+    """Return a reply with the message's text and calls put into what was kept.
+
+    Raises:
+        ValueError: they do not fit; other errors: what was kept has another form.
+    """
+    from pydantic_ai import messages as wire  # noqa: PLC0415  # an extra
+
+    slim, calls = kept["parts"], {call.id: _call_part(call) for call in message.tool_calls}
+    length = sum(part["content"] for part in slim if part["part_kind"] == "text")
     ids = [part["tool_call_id"] for part in slim if part["part_kind"] == "tool-call"]
-    if sum(lengths) != len(text) or ids != [call.id for call in calls]:
-        return None
-    return list(_filled(slim, text, from_calls))
+    if length != len(message.text) or ids != [call.id for call in message.tool_calls]:
+        raise ValueError("edited")
+    data = [{**kept, "kind": "response", "parts": list(_filled(slim, message.text, calls))}]
+    return cast("wire.ModelResponse", wire.ModelMessagesTypeAdapter.validate_python(data)[0])
 
 
 def _filled(
@@ -273,4 +279,6 @@ def _choice(choice: str | None) -> str | list[str] | None:
 
 def _fragment(arguments: object) -> str:
     """Return arguments as JSON text; a provider that sends them whole has them as an object."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
