@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar  # Any: agents of every schema
@@ -76,7 +75,7 @@ def give_store(agent: Agent[Any], place: str | None, *, may_make: bool = False) 
         name = type(own).__name__
         raise UsageError(f"the agent's store is {name}: the command line needs one that derives from jianmu's Store")
     if place is not None:
-        print("the agent has a store of its own: that one is used", file=sys.stderr)
+        print(f"the agent has a store of its own: that one is used, not {place}", file=sys.stderr)
     return own
 
 

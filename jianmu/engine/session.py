@@ -203,7 +203,9 @@ class Session(Thread[S]):
             await self.leave()
             self.start_over(wanted)
         holding.took_over(wanted, None)
-        self._is_imported = False
+        if self._is_imported:  # its questions have to be in the store before they are answered
+            self._is_imported = False
+            await holding.flush("import", has_to_last=True)
 
     async def _take_over_stored(self, holding: Holding, stored: Stored) -> None:
         self._is_imported = False

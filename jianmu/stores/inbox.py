@@ -13,6 +13,7 @@ from jianmu.engine import decisions
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Checkpointer, QuestionRow, Sought
 from jianmu.engine.decisions import Decision
+from jianmu.engine.log import log
 from jianmu.engine.outside import admit, is_claimed, settle
 from jianmu.engine.questionrows import instant, record_of
 from jianmu.engine.questions import Answer, Suspension
@@ -20,6 +21,7 @@ from jianmu.engine.record import Record
 from jianmu.errors import (
     AmbiguousAnswerError,
     ClaimedError,
+    CorruptRecordError,
     InvalidAnswerError,
     StoreError,
     UnknownSuspensionError,
@@ -93,6 +95,8 @@ class Inbox:
     ) -> tuple[Pending, ...]:
         """Return open questions, the oldest first; what is private is left out.
 
+        One whose row cannot be read is passed over, and logged.
+
         Args:
             assignee: who is to answer; None: anybody.
             reason: what kind of question; None: any.
@@ -108,7 +112,7 @@ class Inbox:
         now = present(now)
         sought = _sought(assignee, reason, older_than, thread_id, now)
         rows = await self._store.questions(replace(sought, after=_place(after), limit=page_of(limit)))
-        return tuple(_pending(row, now) for row in rows)
+        return tuple(found for row in rows if (found := _readable(row, now)) is not None)
 
     async def count(
         self,
@@ -271,6 +275,15 @@ def _place(cursor: str | None) -> tuple[float, str] | None:
     except ValueError:
         pass
     raise StoreError("after is the cursor of a pending question: pending(after=page[-1].cursor)")
+
+
+def _readable(row: QuestionRow, now: datetime) -> Pending | None:
+    """Return a question of a page; one that cannot be read does not hide the others."""
+    try:
+        return _pending(row, now)
+    except CorruptRecordError as error:
+        log.warning("a question is passed over", thread=row.thread_id, question=row.id, problem=str(error))
+        return None
 
 
 def _pending(row: QuestionRow, now: datetime) -> Pending:
