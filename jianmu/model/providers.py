@@ -1,4 +1,4 @@
-"""Models of providers by name: `lookup("anthropic:claude-sonnet-4-5")`."""
+"""Models of providers by name: `lookup("anthropic:claude-sonnet-5-5")`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLOSING = 5.0
 def lookup(name: str, *, api_key: str | None = None) -> ChatModel:
     """Return a model by the name of its provider and its own name.
 
-    `"openai:gpt-5"`, `"anthropic:claude-sonnet-4-5"`, `"ollama:qwen3"`, and all other providers of pydantic-ai;
+    `"openai:gpt-6-luna"`, `"anthropic:claude-sonnet-5-5"`, `"ollama:qwen3"`, and all other providers of pydantic-ai;
     `"openai_compatible:http://localhost:8080/v1#qwen3"` is a server of the OpenAI protocol and a model on it.
 
     Args:
@@ -51,7 +51,7 @@ def lookup(name: str, *, api_key: str | None = None) -> ChatModel:
     """
     provider, colon, model = name.partition(":")
     if not colon or not model:
-        raise SetupError(f"a model is named 'provider:model', 'openai:gpt-5' for example, not {name[:80]!r}")
+        raise SetupError(f"a model is named 'provider:model', 'openai:gpt-6-luna' for example, not {name[:80]!r}")
     try:
         importlib.import_module("pydantic_ai.direct")  # it takes a second or two
     except ImportError:

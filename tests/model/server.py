@@ -25,6 +25,7 @@ class Answer:
         body: the JSON of an error.
         hold: wait before chunk number `hold`, until the client has gone.
         cut: close the connection after the chunks, in the middle of the reply.
+        done: what ends a stream.
     """
 
     chunks: Sequence[Any] = ()
@@ -33,6 +34,7 @@ class Answer:
     body: Any = None
     hold: int | None = None
     cut: bool = False
+    done: str = "data: [DONE]\n\n"
 
 
 class Server:
@@ -103,8 +105,8 @@ class Server:
             return False
         if answer.cut:
             return False
-        done = "data: [DONE]\n\n"
-        await stream.send(f"{len(done):x}\r\n{done}\r\n0\r\n\r\n".encode())
+        end = f"{len(answer.done):x}\r\n{answer.done}\r\n" if answer.done else ""
+        await stream.send(f"{end}0\r\n\r\n".encode())
         return True
 
     async def _hold(self, stream: SocketStream) -> None:

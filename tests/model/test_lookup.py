@@ -21,7 +21,7 @@ from jianmu.model import ProviderModel, lookup
     [
         ("openai:gpt-5", OpenAIResponsesModel, "https://api.openai.com/v1/"),
         ("openai-chat:gpt-5", OpenAIChatModel, "https://api.openai.com/v1/"),
-        ("anthropic:claude-sonnet-4-5", AnthropicModel, "https://api.anthropic.com"),
+        ("anthropic:claude-haiku-5-5", AnthropicModel, "https://api.anthropic.com"),
         ("ollama:qwen3:8b", OllamaModel, "http://localhost:11434/v1/"),
         ("openai_compatible:http://localhost:1/v1#org/small", OpenAIChatModel, "http://localhost:1/v1/"),
     ],
