@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
 
@@ -234,7 +234,7 @@ class Holding:
         standing, context, wake_at = self._standing(), self._context, self._wake_at()
         waiting = sorted({record.question.path for record in context.interaction.all_open()})
         told = {"run": context.run, "error": standing.error, "waiting": waiting, "passes": context.passes}
-        record = text_of({**told, "usage": asdict(context.usage)})
+        record = text_of({**told, "usage": context.usage.told()})
         whole = Transaction(lease, self._number, None, standing.status, record, wake_at, rows=tuple(rows))
         if cut is None:
             return whole

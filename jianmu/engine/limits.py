@@ -48,6 +48,10 @@ class Usage:
     cost: float = 0.0
     tool_calls: int = 0
 
+    def told(self) -> dict[str, float]:
+        """Return what was used at all, by name."""
+        return {name: used for name, _ in COUNTED.values() if (used := getattr(self, name))}
+
 
 COUNTED = {
     "max_ticks": ("ticks", "passes"),

@@ -20,7 +20,7 @@ from jianmu.engine.checkpoint import Checkpointer, Lease, Move, QuestionRow, Sou
 from jianmu.engine.decisions import Change, Decision, deed
 from jianmu.engine.holders import this_process
 from jianmu.engine.lease import SECONDS
-from jianmu.engine.questionrows import move_of, record_of, row_of
+from jianmu.engine.questionrows import move_of, record_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
 from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
@@ -56,10 +56,12 @@ async def settle(
         JianmuError: whatever a decision raises.
     """
     ids = tuple(dict.fromkeys(id for id, _ in decided))
-    known = {record.id: row_of(record, came=0) for record in expected}
+    known, rows = {record.id: record for record in expected}, dict[str, QuestionRow]()
     for _ in range(TRIES):
-        rows, known = known or await _rows(store, ids, thread_id), {}
-        changes, moves = _weighed(rows, decided, now, by)
+        if not known:
+            rows = await _rows(store, ids, thread_id)
+        changes, moves = _weighed(known or {id: record_of(row) for id, row in rows.items()}, rows, decided, now, by)
+        known = {}
         if not moves or await store.move(moves, wake_at=wake_at):
             return changes
     raise StoreError("the store refuses each step of a question, though nothing forbids it: is the store itself sound?")
@@ -100,24 +102,27 @@ async def _rows(store: Checkpointer, ids: tuple[str, ...], thread_id: str | None
 
 
 def _weighed(
-    rows: Mapping[str, QuestionRow], decided: Sequence[tuple[str, Decision]], now: datetime, by: str | None
+    before: Mapping[str, Record],
+    rows: Mapping[str, QuestionRow],
+    decided: Sequence[tuple[str, Decision]],
+    now: datetime,
+    by: str | None,
 ) -> tuple[list[Change], list[Move]]:
-    """Return what the decisions come to."""
-    before = {id: record_of(row) for id, row in rows.items()}
+    """Return what the decisions come to; the rows tell of claims, where they were read."""
     after = dict(before)
     for id, decide in decided:
         after[id] = decide(after[id]) or after[id]
     moved = [(before[id], record) for id, record in after.items() if record is not before[id]]
-    moves = [_move(rows[new.id], old, new, now, by) for old, new in moved]
+    moves = [_move(rows.get(new.id), old, new, now, by) for old, new in moved]
     return [Change(deed(old, new), new) for old, new in moved], moves
 
 
-def _move(row: QuestionRow, before: Record, after: Record, now: datetime, by: str | None) -> Move:
+def _move(row: QuestionRow | None, before: Record, after: Record, now: datetime, by: str | None) -> Move:
     """Return a step as the store has to carry it out; claims count where a person does it."""
     if after.source != "person":
         return move_of(before, after, now=None)
     by = by if after.answer is None else after.answer.by or ""
-    if by is not None and is_claimed(row, now, by):
+    if by is not None and row is not None and is_claimed(row, now, by):
         raise ClaimedError(f"question '{row.id}' is claimed by somebody else: wait, or have it released", id=row.id)
     return move_of(before, after, now=now, by=by)
 

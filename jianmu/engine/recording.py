@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any  # Any: any schema; JSON
 
 from py_trees.behaviour import Behaviour
@@ -229,9 +229,8 @@ class Recording:
     def _header_changes(self, standing: Standing) -> dict[str, Any]:
         """Return what has changed of the run itself."""
         context = self._context
-        usage = {name: value for name, value in asdict(context.usage).items() if value}
-        now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error, "usage": usage}
-        now |= {"schema": self._version}
+        now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error}
+        now |= {"usage": context.usage.told(), "schema": self._version}
         changed = {key: value for key, value in now.items() if self._header.get(key) != value}
         self._header.update(changed)
         return changed

@@ -90,7 +90,8 @@ class Thread(Generic[S]):
         await self.leave()
         if root is not None:
             self._rebuild(root)
-        self.put(fit)
+            self._check(fit)
+        self._put(fit)
         return fit is not record or bool(self._names(record))
 
     def fit(self, record: RunRecord) -> RunRecord:
@@ -100,6 +101,10 @@ class Thread(Generic[S]):
     def put(self, record: RunRecord) -> None:
         """Take over a record, where no coroutine is alive; see `restore`."""
         self._check(record)
+        self._put(record)
+
+    def _put(self, record: RunRecord) -> None:
+        """Take over a record that fits, or leave all as it is."""
         go_back = self._bookmark()
         try:
             self._take_over(record)
@@ -204,9 +209,7 @@ class Thread(Generic[S]):
 
         context = self.runner.context
         self._lay_down()
-        self.start_over(record.thread_id)
-        if record.state is not None:
-            self.runner.manager.load_checkpoint(dict(record.state))
+        self.start_over(record.thread_id, record.state)
         context.run = context.events.run = record.run
         context.usage = replace(record.usage)
         context.interaction.load(record.questions, rename)
@@ -251,11 +254,14 @@ class Thread(Generic[S]):
         runner.context.deadlines.clear()
         runner.phase = Phase.IDLE
 
-    def start_over(self, thread_id: str) -> None:
-        """Make an empty thread the current one."""
+    def start_over(self, thread_id: str, state: StateRecord | None = None) -> None:
+        """Make an empty thread the current one, with a state if one is given."""
         runner, context = self.runner, self.runner.context
+        if state is not None:
+            runner.manager.load_checkpoint(dict(state))
         if self.thread_id is not None:
-            runner.manager.initialize()
+            if state is None:
+                runner.manager.initialize()
             for _, manager in inner_managers(runner.root):
                 manager.initialize()
         context.interaction.load({"records": []})
@@ -268,8 +274,9 @@ class Thread(Generic[S]):
 
     def _names(self, record: RunRecord) -> Mapping[str, str]:
         """Return the aliases that a record needs: none if it was saved with today's tree."""
-        is_todays = record.fingerprint == fingerprint(self.runner.root)
-        return {} if is_todays or record.status in AT_REST else self._aliases
+        if not self._aliases or record.status in AT_REST:
+            return {}
+        return {} if record.fingerprint == fingerprint(self.runner.root) else self._aliases
 
 
 def keeps_running(node: Any) -> bool:  # Any: any node
