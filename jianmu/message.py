@@ -8,32 +8,9 @@ from typing import Any, Literal, Self, TypeAlias, cast  # Any: Message's other f
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from jianmu.tool.types import (
-    PARTS,
-    Content,
-    FilePart,
-    ImagePart,
-    Part,
-    TextPart,
-    ToolCall,
-    ToolResult,
-    content_of,
-)
+from jianmu.tool.types import PARTS, Content, FilePart, ImagePart, TextPart, ToolCall, ToolResult, content_of
 
-__all__ = [
-    "Content",
-    "FilePart",
-    "Given",
-    "ImagePart",
-    "Message",
-    "Part",
-    "TextPart",
-    "Usage",
-    "ai",
-    "human",
-    "system",
-    "tool_result",
-]
+__all__ = ["FilePart", "ImagePart", "Message", "TextPart", "Usage", "ai", "human", "system", "tool_result"]
 
 Given: TypeAlias = (
     str | TextPart | ImagePart | FilePart | Iterable[str | TextPart | ImagePart | FilePart | Mapping[str, Any]]

@@ -200,7 +200,7 @@ class _Reading:
         holder = type("Holder", (), {"__annotations__": {one.name: one.annotation}})
         space = getattr(inspect.unwrap(getattr(self._target, "__func__", self._target)), "__globals__", {})
         try:
-            return get_type_hints(holder, space, dict(self._names), include_extras=True)[one.name]
+            return get_type_hints(holder, {**space, **self._names}, include_extras=True)[one.name]
         except Exception as error:  # noqa: BLE001  # an annotation that is a text is code, which may raise anything
             problem = str(error) if isinstance(error, NameError) else type(error).__name__
         if not is_needed:

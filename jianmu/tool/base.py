@@ -218,7 +218,7 @@ class Tool:
         work = functools.partial(self.fn, **values)
 
         async def in_thread() -> None:
-            returned.append(await anyio.to_thread.run_sync(work, abandon_on_cancel=True))
+            returned.extend(await anyio.to_thread.run_sync(lambda: [work()], abandon_on_cancel=True))
 
         if self.is_async:
             returned.append(await work())

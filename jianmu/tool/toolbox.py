@@ -155,12 +155,15 @@ class Toolbox:
             return
         try:
             with anyio.CancelScope(shield=True):
-                async with self._gate:
-                    if self._users == 1 and self._closing is not None:
-                        closing, self._closing = self._closing, None
-                        await closing.aclose()
+                await self._close_if_last()
         finally:
             self._users -= 1
+
+    async def _close_if_last(self) -> None:
+        async with self._gate:
+            if self._users == 1 and self._closing is not None:
+                closing, self._closing = self._closing, None
+                await closing.aclose()
 
     async def start(self) -> None:
         """Do what is to be done when the box is opened; for boxes with a life."""

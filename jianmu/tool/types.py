@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Literal, Self, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict, model_validator
 from pydantic_core import from_json, to_json
 
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
@@ -30,7 +30,7 @@ def _path_text(path: object) -> object:
     return os.fspath(cast("os.PathLike[str]", path)) if isinstance(path, os.PathLike) else path
 
 
-Text: TypeAlias = Annotated[str, AfterValidator(whole_text)]
+Text: TypeAlias = Annotated[str, Strict(), AfterValidator(whole_text)]  # strict, for bytes are no text
 
 
 class TextPart(BaseModel):
