@@ -10,6 +10,7 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
+import anyio
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import settings
@@ -295,3 +296,19 @@ def test_k03_what_is_stored_is_what_is_live(any_store: Stores, portal: BlockingP
         lambda: StoredEqualsLive(portal, any_store),
         settings=settings(max_examples=examples, stateful_step_count=15, deadline=None),
     )
+
+
+@each_store
+@pytest.mark.anyio
+async def test_k03_the_version_of_the_state_is_stored_with_the_position(any_store: Stores) -> None:
+    """A pass that writes nothing lasting raises the version too: a held result may stand by it, here and inside."""
+    with anyio.fail_after(5):
+        for plan in ({"a": [("update", {"text": "x"})]}, {"inner": [("update", {"text": "x"})]}):
+            agent = build(plan, store=any_store.reader())
+            await agent.step(thread_id=f"t{next(NUMBERS)}", settle=True)
+            await agent.step(settle=True)
+            live = agent.dump_checkpoint()
+            fresh = build({}, store=any_store())
+            await fresh.load(agent.thread_id or "")
+            kept = fresh.dump_checkpoint()
+            assert (kept["state"], kept["inner"]) == (live["state"], live["inner"])

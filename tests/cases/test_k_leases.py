@@ -380,8 +380,15 @@ ENDS: dict[str, tuple[Deed, Any]] = {
 
 
 @each_store
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("asking", [ask, AskInside])
+@pytest.mark.parametrize(
+    ("how", "asking"),
+    [
+        ("answered", ask),
+        ("withdrawn", AskInside),
+        ("expired", ask),
+        *(pytest.param(*pair, marks=pytest.mark.full) for pair in zip(ENDS, (AskInside, ask, AskInside), strict=True)),
+    ],
+)
 async def test_k34_an_answer_in_the_moment_of_release_is_not_lost(any_store: Stores, how: str, asking: Any) -> None:
     """Tried at each step of the run's end: the run goes on with it, or the thread is due; never in nobody's hands."""
     deed, status = ENDS[how]
