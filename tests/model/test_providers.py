@@ -275,6 +275,7 @@ async def test_cancelling_a_request_ends_it(hold: int) -> None:
     """Cancelled before the head or between two chunks, the connection is closed, and the next request works."""
     async with serving(Answer([chunk({"content": "x"})], hold=hold), Answer(said("ok"))) as server:
         model = server.model()
+        await model.open()
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read, model)
@@ -282,6 +283,7 @@ async def test_cancelling_a_request_ends_it(hold: int) -> None:
                 tasks.cancel_scope.cancel()
             await _gone(server, 1)
             assert (await complete(model, HELLO)).message.content == "ok"
+        await model.close()
 
 
 @pytest.mark.parametrize("leave", [StopAsyncIteration, KeyError])
@@ -298,11 +300,14 @@ async def test_a_stream_may_be_left_early(leave: type[Exception]) -> None:
         gc.collect()
         with warnings.catch_warnings(record=True) as told, anyio.fail_after(20):
             warnings.simplefilter("always")
+            model = server.model()
+            await model.open()  # so that leaving the stream, not closing the model, ends the request
             with suppress(KeyError):
-                await read_one(server.model())
+                await read_one(model)
             await _gone(server, 1)
             gc.collect()
             await checkpoint()
+            await model.close()
     assert [str(warning.message) for warning in told if warning.category is ResourceWarning] == []
 
 

@@ -88,6 +88,8 @@ def test_an_edited_reply_goes_back_as_it_is_now() -> None:
     message = finish(reply(THOUGHT, wire.TextPart("yes"), wire.ToolCallPart("add", "{}", "c1"))).message
     shorter = message.model_copy(update={"content": "no", "tool_calls": ()})
     assert [_plain(part) for part in back(shorter).parts] == [_plain(wire.TextPart("no"))]
+    longer = message.model_copy(update={"content": "yes, surely"})
+    assert [part.content for part in back(longer).parts if isinstance(part, wire.TextPart)] == ["yes, surely"]
     changed = message.model_copy(update={"tool_calls": (ToolCall(id="c1", name="add", arguments={"a": 2}),)})
     assert isinstance(back(changed).parts[-1], wire.ToolCallPart)
     assert back(changed).parts[-1].args == {"a": 2}
