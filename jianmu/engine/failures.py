@@ -36,15 +36,10 @@ class Failures:
         self._context.log_at(path).warning("cleanup is late", reason=reason)
         self._context.events.emit(CleanupFailed(reason=reason), path)
 
-    def caught_above(self, node: Behaviour, error: BaseException) -> bool:
-        """Whether a node above catches such an exception."""
-        asks = (getattr(above, "catches", None) for above in ancestors(node))
-        return any(catches is not None and catches(error) for catches in asks)
-
     def untold(self, tasks: Tasks) -> BaseException | None:
         """Return an exception of a coroutine that no node above is going to catch."""
         errors = ((each.node, each.error) for each in tasks.failed)
-        return next((error for node, error in errors if error is not None and not self.caught_above(node, error)), None)
+        return next((error for node, error in errors if error is not None and not is_caught(node, error)), None)
 
     def gather(self, error: BaseException, tasks: Tasks) -> BaseException:
         """Return the exception to raise, with its node's path and the others of this pass as notes.
@@ -74,7 +69,7 @@ class Failures:
         """Return the first exception whose node was halted before it could be told; what is caught above is logged."""
         lost, tasks.lost = tasks.lost, []
         for node, error in lost:
-            if not self.caught_above(node, error):
+            if not is_caught(node, error):
                 self._context.ticker.blame(error, node)
                 return error
             self._context.log_at(path_of(node)).info("caught after the halt", error=type(error).__name__)
@@ -100,3 +95,9 @@ class Failures:
 
 def _top(node: Behaviour) -> Behaviour:
     return next(reversed([node, *ancestors(node)]))
+
+
+def is_caught(node: Behaviour, error: BaseException) -> bool:
+    """Whether a node above catches such an exception."""
+    asks = (getattr(above, "catches", None) for above in ancestors(node))
+    return any(catches is not None and catches(error) for catches in asks)

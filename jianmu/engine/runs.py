@@ -151,7 +151,14 @@ class Runs(Entries[S]):
         finally:
             with anyio.CancelScope(shield=True):
                 is_over = await self._conclude(end, is_outside)
+        unsaved = self._unsaved()
+        if unsaved is not None:
+            raise unsaved  # the run has ended, and nobody will know it
         return end, is_over
+
+    def _unsaved(self) -> BaseException | None:
+        """Return why what the run has done could not be saved."""
+        return None if self._session.holding is None else self._session.holding.error
 
     async def _conclude(self, end: End, is_outside: bool) -> bool:
         """Close what was opened for this call, save the thread, tell the end; whether it is the end."""
@@ -194,7 +201,8 @@ class Runs(Entries[S]):
         return await self._session.close("end")
 
     def _tell_end(self, end: End) -> None:
-        self._context.events.emit(RunEnded(outcome=self.outcome(end)))
+        told = end if self._unsaved() is None else End(Status.INVALID)
+        self._context.events.emit(RunEnded(outcome=self.outcome(told)))
 
     def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
         """Refuse new input while the thread's run is unfinished, unless it is to be given up."""

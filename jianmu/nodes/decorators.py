@@ -15,6 +15,7 @@ from py_trees.decorators import FailureIsSuccess, Inverter, SuccessIsFailure
 from jianmu.engine.activity import Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.control import Steps
+from jianmu.engine.failures import is_caught
 from jianmu.engine.passes import Pass
 from jianmu.engine.tree import ancestors, rounds_of
 from jianmu.errors import RunError, SetupError
@@ -169,9 +170,10 @@ class Finally(Branch):
         if not self._outcome:
             try:
                 yield self.decorated
-            except Exception:
-                self.halt(self.decorated)
-                self._begin(is_halted=True)
+            except Exception as error:
+                if is_caught(self, error):  # else the end of the run halts what is below: its position is kept first
+                    self.halt(self.decorated)
+                    self._begin(is_halted=True)
                 raise
             if self.decorated.status is Status.RUNNING:
                 return Status.RUNNING
