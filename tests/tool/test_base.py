@@ -342,10 +342,10 @@ async def test_a_tool_in_time_is_not_cut_off() -> None:
         threading.Timer(0.05, gate.set).start()
         return str(gate.wait(9))
 
-    for made, content in ((soon, "in time"), (thread, "True")):
-        node = Uses(made)
-        await run(node)
-        assert node.results[0].content == content
+    for made, content, seconds in ((soon, "in time", 2), (thread, "True", 0)):
+        node, clock = Uses(made), VirtualClock(autojump=True)
+        await run(node, clock=clock)
+        assert (node.results[0].content, clock.now()) == (content, seconds)
 
 
 async def test_a_thread_that_ends_after_its_timeout_has_a_result() -> None:
