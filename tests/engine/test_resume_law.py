@@ -20,12 +20,16 @@ from jianmu.agent import Agent
 from jianmu.engine.checkpoint import Sought
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.context import NodeContext
+from jianmu.engine.journal import Entry, read_entries
 from jianmu.engine.limits import Limits
 from jianmu.engine.node import AsyncNode, Node
+from jianmu.engine.point import run_record
 from jianmu.engine.questionrows import record_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
 from jianmu.engine.request import Request
+from jianmu.engine.rows import Transaction
+from jianmu.engine.runrecord import RunRecord, load
 from jianmu.errors import NotAnsweredError
 from jianmu.nodes import (
     Approve,
@@ -191,13 +195,74 @@ def extend(below: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
 SPECS = st.recursive(st.tuples(st.sampled_from(sorted(LEAVES)), st.integers(0, 3), st.just(())), extend, max_leaves=7)
 
 
+class Checked(MemoryStore):
+    """A store that compares, at each transaction, what is stored with what is live.
+
+    A transaction is given here right after its cut, with nothing in between.
+    """
+
+    agent: Agent[Any]
+
+    async def commit(self, transaction: Transaction) -> bool:
+        """Commit, then compare."""
+        live = load(self.agent.dump_checkpoint())
+        is_done = await super().commit(transaction)
+        stored = await self.read(transaction.lease.thread_id)
+        assert stored is not None
+        kept = run_record(stored)
+        assert _states(kept) == _states(live)
+        assert _newest_held(kept.position) <= kept.state.version
+        assert kept.run == live.run
+        if transaction.status not in ("finished", "failed"):
+            assert _standing(kept.position) == _standing(live.position)
+            assert _entries(kept) == _entries(live)
+            assert _waiting(kept) == _waiting(live)
+        return is_done
+
+
+def _states(record: RunRecord) -> list[Any]:
+    """Return the states of the agent and of those inside."""
+    states = [("", record.state), *sorted(record.inner.items())]
+    return [(path, state and (state.fields, state.spent)) for path, state in states]
+
+
+def _newest_held(position: Any) -> int:
+    """Return the newest version of the state that a result stands by."""
+    nodes = position["nodes"].values() if position else ()
+    mementos = [node.get("memento") for node in nodes]
+    return max([0, *(one.get("started", 0) for one in mementos if isinstance(one, dict))])
+
+
+def _standing(position: Any) -> Any:
+    """Return what is kept of nodes, without numbers that only have to grow and clocks that run down."""
+    position = position or {"nodes": {}, "paths": []}
+    for node in position["nodes"].values():
+        for name in ("pass", "started"):
+            node.pop(name, None)
+    return position["nodes"], position["paths"] if position["nodes"] else []
+
+
+def _entries(record: RunRecord) -> dict[str, Entry]:
+    """Return the journal's entries by id."""
+    return {entry.id: entry for entry in read_entries(record.journal)}
+
+
+def _waiting(record: RunRecord) -> list[Record]:
+    """Return the questions whose ends were not delivered yet."""
+    found = [Record.model_validate(one) for one in record.questions["records"]]
+    return [one for one in found if one.consumed_at is None and not one.unused]
+
+
 async def play(spec: Spec, way: str, seed: int) -> Any:
     """Run a tree to its end, answering what is asked; return all that there is to see of it."""
     outside, clock = Outside(), VirtualClock(autojump=True)
-    store = MemoryStore() if way == "store" else None
+    store = Checked() if way == "store" else None
 
     def agent_of() -> Agent[Any]:
-        return Agent(grow(spec, outside), Desk, clock=clock, store=store, limits=Limits(max_ticks=500))
+        agent = Agent(grow(spec, outside), Desk, clock=clock, store=store, limits=Limits(max_ticks=500))
+        if store is not None:
+            store.agent = agent
+        return agent
 
     agent = agent_of()
     log: list[Any] = []
