@@ -21,7 +21,7 @@ from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Stored
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Deed
 from jianmu.engine.deltastream import StateStream
-from jianmu.engine.point import Point
+from jianmu.engine.point import KEPT, Point
 from jianmu.engine.positions import Change, Nodes, Positions, fold
 from jianmu.engine.questionrows import ended_of, row_of, text_of
 from jianmu.engine.questions import Rounds
@@ -118,9 +118,9 @@ class Recording:
     def begin(self, stored: Stored | None, point: Point | None = None) -> None:
         """Go on from what is in the store and was taken over, and has come to a point: None is a new thread."""
         self._begin(point or Point())
-        for stream in self._streams.values():
+        for path, stream in self._streams.items():
             stream.clear(is_whole=stored is None)
-            stream.told = stream.manager.version
+            stream.told = (point or Point()).states.get(path, {}).get("version", -1)
         self.thaw()
         self._positions.stale()
         if stored is None:
@@ -213,11 +213,13 @@ class Recording:
         closed = self._of_effects(number, rows, is_ended=is_ended)
         closed, self._done_with = (*closed, *self._done_with), []
         has_state = any(text for _, text in parts.values()) or any(each.is_whole for each in self._streams.values())
-        if not (head.keys() - {"usage", "pass"} or has_state or questions or delivered or rows or closed):
+        trifles = {"usage", "pass"} if standing.status == "running" else set[str]()
+        if not (head.keys() - trifles or has_state or questions or delivered or rows or closed):
             return None
         if self._times and "nodes" not in head:
             head |= {"nodes": self._times}
             self._nodes = fold(self._nodes, self._times)
+        self._header.update({key: value for key, value in head.items() if key in KEPT})
         whole = {path: state for path, state in wholes.items() if self._streams[path].is_whole}
         text = _body({"time": self._context.clock.utc().timestamp(), "what": what, **head}, whole, parts)
         for path, (version, _) in parts.items():
@@ -232,7 +234,6 @@ class Recording:
         now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error}
         now |= {"usage": context.usage.told(), "schema": self._version}
         changed = {key: value for key, value in now.items() if self._header.get(key) != value}
-        self._header.update(changed)
         return changed
 
     def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:
