@@ -233,8 +233,7 @@ class Recording:
         context = self._context
         now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error}
         now |= {"usage": context.usage.told(), "schema": self._version}
-        changed = {key: value for key, value in now.items() if self._header.get(key) != value}
-        return changed
+        return {key: value for key, value in now.items() if self._header.get(key) != value}
 
     def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:
         """Return what has changed of the position, and add the row of a tree that is not in the store."""
