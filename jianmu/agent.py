@@ -33,7 +33,6 @@ from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
 from jianmu.engine.thread import Build
-from jianmu.engine.tree import path_of
 from jianmu.errors import RunError, SetupError, UnknownThreadError
 from jianmu.nodes.subagent import SubAgent
 
@@ -347,14 +346,7 @@ class Agent(Generic[S]):
 
     async def reset(self, *, state: bool = False) -> None:
         """Halt the tree and withdraw its questions; with `state`, set the state back to its defaults too."""
-        with self._calls.claimed("reset()"):
-            async with self._session.taken(None, as_it_is=True):
-                await self.runner.abandon()
-                self.interaction.withdraw_open(path_of(self.root), "reset")
-                if state:
-                    self.state_manager.initialize()
-                self._session.settle("finished")
-                await self._session.close("reset")
+        await self._calls.reset(with_state=state)
 
     def as_node(
         self, name: str, *, inputs: Mapping[str, str] | None = None, outputs: Mapping[str, str] | None = None

@@ -88,6 +88,20 @@ class Calls(Runs[S]):
         self._session.settle("suspended" if self._runner.phase is Phase.SUSPENDED else at_rest)
         return self._runner.manager.take_step_fields()
 
+    async def reset(self, *, with_state: bool) -> None:
+        """Give the current thread's run up; no cancellation leaves it half done."""
+        with self.claimed("reset()"):
+            async with self._session.taken(None, as_it_is=True):
+                with anyio.CancelScope(shield=True):
+                    await self._reset(with_state)
+
+    async def _reset(self, with_state: bool) -> None:
+        await self._give_up("reset")
+        if with_state:
+            self._runner.manager.initialize()
+        self._session.settle("finished")
+        await self._session.close("reset")
+
     # The block in which coroutines go on between calls
 
     async def enter_block(self) -> None:

@@ -129,6 +129,7 @@ class Holding:
     def took_over(self, thread_id: str, stored: Stored | None, point: Point | None = None) -> None:
         """Note that memory stands where the store does, and its log has come to."""
         self.recording.begin(stored, point)
+        self._rows.clear()
         self._thread_id = thread_id
         self._number = 0 if stored is None else stored.thread.number
         self._seen = 0 if stored is None else stored.thread.mail

@@ -16,6 +16,7 @@ from py_trees.common import Status
 from pydantic import BaseModel
 
 from jianmu.engine.activity import RESULTS
+from jianmu.engine.answers import JsonObject
 from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Entries, OnNewInput, Values, standing_of
 from jianmu.engine.events import RunEnded, RunStarted
@@ -51,14 +52,34 @@ class Runs(Entries[S]):
         known = await self._known(call, until_suspend)
         if known is not None:
             return known
-        if self._session.is_unfinished:
-            if policy == "queue" and self._session.holding is not None:
-                return await self._queue(self._session.holding, input, call)
-            self._refuse_unfinished(policy)
-            self._session.settle("new")
-        self._context.interaction.withdraw_open(path_of(self._runner.root), "new input")
-        await self._runner.abandon()
+        if not self._session.is_unfinished:
+            return await self._anew(input, call, until_suspend)
+        if policy == "queue" and self._session.holding is not None:
+            return await self._queue(self._session.holding, input, call)
+        self._refuse_unfinished(policy)
+        self._session.settle("new")
+        try:
+            return await self._anew(input, call, until_suspend)
+        except BaseException:
+            if self._session.standing == "new" and self._session.holding is not None:
+                self._session.holding.forget()  # nothing of it was kept: the thread stands as it did
+            raise
+
+    async def _anew(self, input: Values | None, call: Call, until_suspend: bool) -> End:
+        """Give up what is left of the run before, and start a new one."""
+        await self._give_up("new input")
         return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
+
+    async def _give_up(self, reason: str) -> None:
+        """Halt what is left of a run, withdraw its questions, and keep with its inputs that nothing comes of them."""
+        self._context.interaction.withdraw_open(path_of(self._runner.root), reason)
+        await self._runner.abandon()
+        if self._session.holding is not None:
+            self._session.holding.inputs.end(lambda: self._told(End(Status.INVALID)))
+
+    def _told(self, end: End) -> JsonObject:
+        """Return the outcome of a run as it is kept with its inputs."""
+        return self.outcome(end).as_json(self._runner.manager.output_json())
 
     async def _begin_new(self, input: Values | None, call: Call) -> None:
         """Number the run and apply its input: the first transaction, before the first pass."""
@@ -167,9 +188,11 @@ class Runs(Entries[S]):
         saved: list[bool] = []
 
         async def save() -> None:
-            if not self._is_refused:
-                self._session.settle(standing, end.error or end.limit)
-                saved.append(await self._save_end(end))
+            if self._is_refused:
+                self._session.is_at_work = False
+                return
+            self._session.settle(standing, end.error or end.limit)
+            saved.append(await self._save_end(end))
 
         async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
             stack.callback(lambda: self._tell_end(end) if saved != [False] or end.status in RESULTS else None)
@@ -187,7 +210,7 @@ class Runs(Entries[S]):
             return True
         is_ended = end.status in RESULTS
         if is_ended:
-            holding.inputs.end(lambda: self.outcome(end).as_json(self._runner.manager.output_json()))
+            holding.inputs.end(lambda: self._told(end))
         if is_ended and holding.inputs.queued:
             await holding.flush("end", has_to_last=True)
             return False

@@ -144,7 +144,7 @@ class Session(Thread[S]):
             ThreadBusyError: somebody else holds it.
             UnknownThreadError: there is none, and `create` is False.
         """
-        if thread_id is None and self.thread_id is None and not create:
+        if thread_id is None and self.thread_id is None and (as_it_is or not create):
             yield
             return
         wanted = self._wanted(thread_id)

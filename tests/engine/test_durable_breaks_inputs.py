@@ -11,8 +11,9 @@ import pytest
 from jianmu.agent import Agent
 from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.limits import Limits
-from tests.cases.leaves import SUCCESS, DoAsync, World, events_of
-from tests.cases.people import RUNNING, Desk, ask
+from jianmu.errors import StateWriteError, StoreError
+from tests.cases.leaves import SUCCESS, Do, DoAsync, World, events_of
+from tests.cases.people import INVALID, RUNNING, Desk, ask, seq
 from tests.engine.hopstore import HopStore
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +59,80 @@ async def test_run_waits_for_people_also_where_its_input_was_delivered_before(st
         agent = Agent(ask("q"), Desk, store=store.again(), human=human)
         assert await agent.run({}, thread_id="t", input_id="i") is SUCCESS
     assert agent.state.values == {"q": "yes"}
+
+
+async def test_an_input_whose_run_was_given_up_has_that_as_its_outcome(store: HopStore) -> None:
+    """By new input under `withdraw`, or by reset(): delivered again it returns INVALID, and nothing of others."""
+    agent = Agent(ask("q"), Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        for id, policy in (("a", "refuse"), ("b", "withdraw")):
+            await agent.run_until_suspend({"note": id}, thread_id="t", input_id=id, on_new_input=policy)
+        other = Agent(ask("q"), Desk, store=store.again())
+        await other.resume("x", thread_id="t")
+        await other.run_until_suspend({"note": "c"}, thread_id="t", input_id="c")
+        await other.reset()
+        for one in (agent, other):
+            told = [await one.run_until_suspend({}, thread_id="t", input_id=id) for id in "abc"]
+            assert [(each.status, each.output["note"]) for each in told] == [
+                (INVALID, "a"),
+                (SUCCESS, "b"),
+                (INVALID, "c"),
+            ]
+        assert await store.stands("t") == ("finished", False)
+
+
+@pytest.mark.parametrize("fault", ["input", "open"])
+async def test_new_input_that_starts_nothing_gives_nothing_up(store: HopStore, fault: str) -> None:
+    """Under `withdraw` an input that is refused, or a node that cannot be opened: the question is still there."""
+
+    class Opens(Do):
+        async def open(self) -> None:
+            if is_closed[0]:
+                raise OSError
+
+    is_closed = [False]
+    agent = Agent(seq("s", Opens("opens", lambda _: None), ask("q")), Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        await agent.run_until_suspend({"note": "first"}, thread_id="t", input_id="i")
+        is_closed[0] = fault == "open"
+        with pytest.raises((StateWriteError, OSError)):
+            await agent.run({"amount": 1 if fault == "open" else "x"}, thread_id="t", on_new_input="withdraw")
+        is_closed[0] = False
+        assert (await store.stands("t"), await store.asked()) == (("suspended", False), [("open", False)])
+        outcome = await agent.resume("x", thread_id="t")
+        assert (outcome.status, outcome.output["note"]) == (SUCCESS, "first")
+        assert await agent.run_until_suspend({}, thread_id="t", input_id="i") == outcome
+
+
+async def test_a_thread_that_has_refused_an_input_stands_as_it_did(store: HopStore) -> None:
+    """Saved afterwards it is finished, and not taken for one whose process has died."""
+    agent = Agent(Do("x", lambda _: None), Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        await agent.run({}, thread_id="t")
+        with pytest.raises(StateWriteError):
+            await agent.run({"amount": "x"}, thread_id="t")
+        agent.state_manager.update({"note": "edited"})
+        await agent.save()
+        assert (await store.stands("t"), await store.due()) == (("finished", False), [])
+
+
+async def test_what_could_not_be_saved_is_in_no_other_thread(store: HopStore) -> None:
+    """The first save of one thread fails: its input is not known to the next one."""
+    agent = Agent(ask("q"), Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        store.fail_at = (3,)
+        with pytest.raises(StoreError, match="on purpose"):
+            await agent.run_until_suspend({}, thread_id="t", input_id="a")
+        await agent.run_until_suspend({}, thread_id="u", input_id="b")
+        assert await store.row("u", "input", "a") is None
+        assert await store.row("u", "input", "b") is not None
+
+
+async def test_an_agent_that_has_no_thread_is_reset_without_one(store: HopStore) -> None:
+    """reset() before the first call writes nothing; the state is set back all the same."""
+    agent = Agent(ask("q"), Desk, store=store)
+    agent.state_manager.update({"note": "x"})
+    with anyio.fail_after(WITHIN):
+        await agent.reset(state=True)
+        assert (agent.state.note, await store.list()) == ("", ())
+        assert (await agent.run_until_suspend({})).suspended
