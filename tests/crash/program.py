@@ -30,7 +30,7 @@ from jianmu.engine.clock import RealClock
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.questionrows import record_of
 from jianmu.engine.questions import Answer, Suspension
-from jianmu.errors import InvalidAnswerError, OutcomeUnknownError, StoreError, UnknownThreadError
+from jianmu.errors import InvalidAnswerError, OutcomeUnknownError, StoreError, UnknownThreadError, WithdrawnError
 from jianmu.stores import MemoryStore, PostgresStore, SQLiteStore
 from jianmu.stores.base import Store
 from tests.crash.hooks import Hook
@@ -62,7 +62,8 @@ class Plan:
         place: the file, or the dsn.
         backend: `asyncio` or `trio`.
         level: when passes are saved.
-        way: how questions are answered: at the inbox, by `resume`, or at the agent.
+        way: how questions are answered: at the `inbox`, by `resume`, at the `agent`; or, in the first life, while the
+            run waits for it: in memory (`nowait`), or at the inbox (`outside`).
         schema: of PostgreSQL.
         deaths: where each life ends; None is not at all.
         is_counted: whether the points that are passed are counted, in the first life.
@@ -198,6 +199,8 @@ class Life:
         """Run until the run has ended, then deliver the input once more."""
         agent = self.running = self.agent(store)
         deliver: dict[str, Any] = {"thread_id": THREAD, "input_id": "first"}
+        if self.plan.way in ("nowait", "outside") and not self.notes.life:
+            await self.run_answered(agent, store, deliver)
         outcome = await self.attempt(agent.run_until_suspend(INPUT, **deliver))
         for name in QUEUED if self.shape.ending == "queue" else ():
             given = {"thread_id": THREAD, "input_id": name, "on_new_input": "queue"}
@@ -206,6 +209,24 @@ class Life:
             outcome = await self.go_on(agent, store, outcome)
         again = await agent.run_until_suspend(INPUT, **deliver)
         self.notes.write("again", status=again.status.name, is_same=to_jsonable_python(outcome.output) == again.output)
+
+    async def run_answered(self, agent: Agent[Order], store: Store, deliver: dict[str, Any]) -> None:
+        """Run to the end, while somebody answers."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.answer_all, agent, store)
+            await agent.run(INPUT, **deliver)
+            group.cancel_scope.cancel()
+
+    async def answer_all(self, agent: Agent[Order], store: Store) -> None:
+        """Answer whatever comes up."""
+        while True:
+            await anyio.sleep(0.005)
+            for question in agent.interaction.pending:
+                with suppress(WithdrawnError):
+                    if self.plan.way == "outside":
+                        await self.answer(None, store, (question,))
+                    else:
+                        agent.interaction.answer_nowait(Answer(question.id, self.payload(question)))
 
     async def attempt(self, call: Awaitable[Outcome]) -> Outcome | None:
         """Await a call and note what it tells; None: an effect has an outcome that nobody knows."""

@@ -208,6 +208,8 @@ def is_due_if_nobody_drives_it(story: Story) -> Iterator[str]:
             yield f"the thread is {note['status']}, answered are {waits}, and it is not due"
         if note["status"] == "suspended" and not waits and note["due"] and shape_of(story).ending == "answer":
             yield "the thread waits for people alone, and it is due"
+        if note["status"] == "suspended" and shape_of(story).ending == "clock" and note["wake_at"] is None:
+            yield "the thread waits for a deadline, and nobody is told when it comes"
         if note["status"] in ("running", "idle"):
             yield f"after a kill the thread is {note['status']}"
 

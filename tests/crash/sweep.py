@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import TypeVar
 
 from tests.crash.conftest import COMBINATIONS, Crashes
 from tests.crash.forge import Story
 from tests.crash.points import Point
 from tests.crash.program import Plan
 from tests.crash.promises import broken
+from tests.crash.shapes import SHAPES
 
-WAYS = ("inbox", "resume", "agent")
+SHARE = 6
+"""Combinations of one store, of which each tries another part of the places."""
+
+WAYS = ("inbox", "resume", "agent", "nowait", "outside")
+T = TypeVar("T")
 Place = tuple[str, int, str]
 Passed = dict[Place, list[tuple[str, str, int]]]
 """For each place the (shape, way, count) in which it is passed, and how often."""
+
+
+def way_for(shape: str, random: Random) -> str:
+    """Return a way to answer the questions of a shape."""
+    return random.choice(WAYS if SHAPES[shape].ending == "answer" else WAYS[:3])
 
 
 def passed(crashes: Crashes, combination: str, shapes: Sequence[str]) -> Passed:
     """Return the places that runs pass which nobody kills."""
     random = Random(combination)
     plans = [
-        crashes.plan(shape, combination, way=random.choice(WAYS), is_counted=True, is_new=place == 0)
+        crashes.plan(shape, combination, way=way_for(shape, random), is_counted=True, is_new=place == 0)
         for place, shape in enumerate(shapes)
     ]
     found: Passed = {}
@@ -32,16 +43,21 @@ def passed(crashes: Crashes, combination: str, shapes: Sequence[str]) -> Passed:
     return found
 
 
+def share(places: Sequence[T], combination: str) -> list[T]:
+    """Return a sixth of them, so that the combinations of each store have all."""
+    first = COMBINATIONS.index(combination)
+    return [place for number, place in enumerate(places) if (number + first) % SHARE == 0]
+
+
 def deaths(crashes: Crashes, combination: str, found: Passed, *, most: int | None = None) -> Iterator[Plan]:
-    """Yield plans of which each dies at another place; without `most` a third of all, another one in each combination.
+    """Yield plans of which each dies at another place; without `most` a sixth of all, so that each store has all.
 
     A fourth of them dies again, at some other place, when it goes on.
     """
     random = Random(combination)
     places = sorted(found)
     if most is None:
-        first = COMBINATIONS.index(combination)
-        places = [place for number, place in enumerate(places) if (number + first) % 3 == 0]
+        places = share(places, combination)
     for place in random.sample(places, min(len(places), most or len(places))):
         shape, way, count = random.choice(found[place])
         again = random.choice(sorted(found)) if random.random() < 0.25 else None

@@ -24,4 +24,4 @@ def test_killed_anywhere_nothing_is_lost_and_nothing_comes_twice(
     plans = list(deaths(crashes, combination, found, most=None if full else 3))
     stories = crashes.run_all(plans)
     assert told(stories) == {}
-    assert sum(story.kills > 0 for story in stories) >= 0.8 * len(plans)
+    assert sum(story.kills > 0 for story in stories) >= 0.6 * len(plans)

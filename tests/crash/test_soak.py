@@ -9,7 +9,7 @@ import pytest
 from tests.crash.conftest import COMBINATIONS, Crashes
 from tests.crash.program import Moment, Plan
 from tests.crash.shapes import SWEPT
-from tests.crash.sweep import WAYS, told
+from tests.crash.sweep import told, way_for
 
 ROUNDS = 20
 
@@ -26,4 +26,5 @@ def test_killed_at_any_time_nothing_is_lost_and_nothing_comes_twice(crashes: Cra
 
 def _plan(crashes: Crashes, combination: str, random: Random) -> Plan:
     moments = [Moment(random.uniform(0.005, 0.15)) for _ in range(random.randint(1, 4))]
-    return crashes.plan(random.choice(SWEPT), combination, *moments, way=random.choice(WAYS))
+    shape = random.choice(SWEPT)
+    return crashes.plan(shape, combination, *moments, way=way_for(shape, random))

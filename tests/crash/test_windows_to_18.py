@@ -111,10 +111,11 @@ def test_window_07_dead_between_an_answer_and_the_drive(tell: Tell) -> None:
         assert (asked(view, "ask.0")["status"], view["due"], view["status"]) == ("answered", [THREAD], "suspended")
 
 
+@pytest.mark.parametrize("way", ["inbox", "resume", "agent", "nowait", "outside"])
 @pytest.mark.parametrize("shape", ["order", "talk", "each", "inner"])
-def test_window_08_dead_before_the_node_is_told(tell: Tell, shape: str) -> None:
-    """It is told the same answer in its next life."""
-    for story in tell(shape, Hook(CONTROLLER + "deliver")):
+def test_window_08_dead_before_the_node_is_told(tell: Tell, shape: str, way: str) -> None:
+    """It is told the same answer in its next life; whatever it could have seen is in the store."""
+    for story in tell(shape, Hook(CONTROLLER + "deliver"), way=way):
         assert noted(story, "took", 0) == []
         assert noted(story, "took", 1)[0]["answer"]["by"] == 0
 
