@@ -304,6 +304,26 @@ def _taken(store: SQLStore) -> bool:
     return True
 
 
+@each_store
+@pytest.mark.parametrize("then", ["deleted", "made anew"])
+async def test_what_is_in_memory_of_a_deleted_thread_does_not_come_back(any_store: Stores, then: str) -> None:
+    """An agent that has the thread in memory begins it anew, or goes on with what is there now, of the same length."""
+
+    def agent() -> Agent[Any]:
+        return Agent(Note("n", []), Desk, store=any_store())
+
+    with anyio.fail_after(10):
+        first = agent()
+        await first.run({"note": "old"}, thread_id="t1")
+        assert await any_store.reader().delete("t1")
+        if then == "made anew":
+            await agent().run({"note": "new"}, thread_id="t1")
+        assert await first.run(thread_id="t1") is SUCCESS
+        view = await any_store.reader().show("t1")
+    assert (view.fields["note"], view.fields["log"]) == (("new", ["n", "n"]) if then == "made anew" else ("", ["n"]))
+    assert (first.state.note, first.state.log) == (view.fields["note"], view.fields["log"])
+
+
 # In the moment of release
 
 CALLS = ("acquire", "read", "commit", "release", "mail", "questions", "rows", "row", "move")

@@ -15,11 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.events import RunEnded
+from jianmu.engine.interactive import InteractiveNode
+from jianmu.engine.request import Request
 from jianmu.engine.rows import Transaction
 from jianmu.errors import (
     CorruptRecordError,
     JianmuError,
     SchemaError,
+    SetupError,
     StateWriteError,
     StoreError,
     UnknownThreadError,
@@ -358,6 +361,53 @@ async def test_what_is_no_id_is_refused_before_anything(any_store: Stores, id: A
             with pytest.raises(JianmuError):
                 await call(id)
     assert (done, any_store.count()["threads"]) == ([], 0)
+
+
+@each_store
+@pytest.mark.parametrize("id", ["", "a\0b", "\ud800", "x" * 513, 5])
+async def test_what_is_no_id_of_an_input_is_refused_before_anything(any_store: Stores, id: Any) -> None:
+    """The rule of thread ids: an error of jianmu's, under each policy; nothing was written."""
+    done: list[str] = []
+    with anyio.fail_after(5):
+        for policy in ("refuse", "queue", "withdraw"):
+            agent = Agent(seq("main", Note("n", done), ask("q")), Desk, store=any_store.reader())
+            with pytest.raises(SetupError, match="input_id"):
+                await agent.run_until_suspend(thread_id="t1", input_id=id, on_new_input=policy)
+    assert (done, any_store.rows("t1")) == ([], {})
+
+
+@each_store
+@pytest.mark.parametrize(
+    "wrong",
+    [{"message": "\ud800"}, {"assignee": "\ud800"}, {"assignee": "a\0b"}, {"reason": "\ud800"}, {"key": "\ud800"}],
+)
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_question_that_cannot_be_kept_is_refused_where_it_is_asked(
+    any_store: Stores, wrong: dict[str, str], asks: bool
+) -> None:
+    """An error with the node's path: the thread stands there, and goes on when the node asks for something else."""
+    request = [Request(**{"message": "?", **wrong})]
+
+    class Asks(InteractiveNode):
+        def request(self) -> Request:
+            return request[0]
+
+        def on_answer(self, answer: Any) -> Any:
+            return SUCCESS
+
+    async def talk(node: Any) -> None:
+        await node.ask(request[0])
+
+    def build() -> Agent[Any]:
+        return Agent(seq("main", Note("n", []), Talk("q", talk) if asks else Asks("q")), Desk, store=any_store())
+
+    with anyio.fail_after(5):
+        with pytest.raises(SetupError, match="main/q"):
+            await build().run(thread_id="t1")
+        view = await any_store.reader().show("t1")
+        assert (view.status, view.questions, view.error and view.error["path"]) == ("interrupted", 0, "main/q")
+        request[0] = Request("?")
+        assert (await build().recover("t1")).suspended
 
 
 UNKEPT: dict[str, Any] = {"surrogate": "\ud800", "set": {1}, "object": Plain(), "nan": float("nan"), "bytes": b"\xff"}

@@ -213,6 +213,8 @@ class Checked(MemoryStore):
         assert _states(kept) == _states(live)
         assert _newest_held(kept.position) <= kept.state.version
         assert kept.run == live.run
+        if transaction.body is not None:
+            assert kept.usage == live.usage
         if transaction.status not in ("finished", "failed"):
             assert _standing(kept.position) == _standing(live.position)
             assert _entries(kept) == _entries(live)
