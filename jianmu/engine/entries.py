@@ -75,6 +75,7 @@ class Entries(Generic[S]):
         self._owner: int | None = None
         self._free = Wake()
         self._is_refused = False
+        self._before: tuple[int, Usage] | None = None
         self._context.ticker.adopt = self._adopt
         session.rebuilt = resources.replace
 
@@ -98,6 +99,7 @@ class Entries(Generic[S]):
             self._runner.binder.bind(root)  # another agent was built for this tree meanwhile
         self._context.in_use = what
         self._is_refused = self._session.keeps_lease = False
+        self._before = None
         self._runner.forget_halt()
         try:
             yield
@@ -124,6 +126,7 @@ class Entries(Generic[S]):
         context = self._context
         self._set(call)
         self._runner.failures.errors = []
+        self._before = (context.run, context.usage)
         context.run += 1
         context.events.run = context.run
         context.journal.clear()
@@ -148,10 +151,17 @@ class Entries(Generic[S]):
             self._runner.manager.update(input, _writer="input")
         except BaseException:
             go_back()
+            self._unnumber()
             if forget is not None:
                 forget()
             raise
         self._is_refused = False
+
+    def _unnumber(self) -> None:
+        """Have the run that was about to begin not be one."""
+        if self._before is not None:
+            self._context.run, self._context.usage = self._before
+            self._context.events.run = self._context.run
 
     def _adopt(self, node: Behaviour) -> None:
         """Bind and set up a subtree that was put into the tree after its start."""

@@ -238,10 +238,22 @@ async def test_i08_only_the_asking_leaf_goes_on(way: Way) -> None:
             entered.append(self.name)
             super().initialise()
 
+        def memento(self) -> None:
+            """Nothing is kept."""
+
+        def restore(self, value: Any) -> None:
+            """Nothing was kept."""
+
     class Turn(Invert):
         def initialise(self) -> None:
             entered.append(self.name)
             super().initialise()
+
+        def memento(self) -> None:
+            """Nothing is kept."""
+
+        def restore(self, value: Any) -> None:
+            """Nothing was kept."""
 
     class First(Note):
         def initialise(self) -> None:

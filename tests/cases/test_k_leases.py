@@ -262,6 +262,7 @@ class Blocking:
         self.go.set()
 
 
+@pytest.mark.full  # it measures a loop that stands still, and a busy machine's stands still by itself
 @each_store
 @pytest.mark.parametrize("max_block", [60.0, 0.1])
 async def test_a_loop_that_stands_still_keeps_its_lease_for_max_block(

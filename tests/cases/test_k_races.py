@@ -129,7 +129,7 @@ async def test_k09_of_two_processes_one_goes_on(any_store: Stores, start: Start,
 @pytest.mark.parametrize(
     ("then", "every"),
     [
-        ("taken over", 0.05),
+        pytest.param("taken over", 0.05, marks=pytest.mark.full),
         ("made anew", 1000.0),
         pytest.param("taken over", 1000.0, marks=pytest.mark.full),
         pytest.param("made anew", 0.05, marks=pytest.mark.full),
