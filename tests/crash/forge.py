@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import psycopg  # noqa: F401  # a life needs it
 
 from tests.crash.notes import Note, read
-from tests.crash.points import FILES, ROOT, lines
+from tests.crash.points import ROOT, files
 from tests.crash.program import Moment, Plan, live
 
 SECONDS = 30
@@ -64,8 +64,7 @@ def _live(plan: Plan, notes: str, number: int) -> None:
 
 def warm() -> None:
     """Have done already what each life would do at its first use of something."""
-    for file in FILES:
-        lines(file)
+    files()
     for backend in ("asyncio", "trio"):
         with TemporaryDirectory() as folder:
             live(Plan("order", "memory", "", backend, "async"), f"{folder}/notes", 0)

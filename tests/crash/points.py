@@ -21,14 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-ENGINE = ("activity", "calls", "effects", "holding", "journal", "lease", "outside", "resources", "runner", "session")
-STORES = ("connections", "inbox", "memory", "postgres", "sql", "sqlite", "tables", "writing", "reading")
-FILES = (
-    "jianmu/agent.py",
-    *(f"jianmu/engine/{name}.py" for name in ENGINE),
-    *(f"jianmu/stores/{name}.py" for name in STORES),
-    "tests/crash/shapes.py",
-)
+FOLDERS = ("jianmu/engine", "jianmu/nodes", "jianmu/stores")
 SAYS = {"say", "execute", "work", "attempt", "connect", "renew", "commit"}
 """What calls a store or its database without an await."""
 
@@ -48,6 +41,15 @@ def lines(file: str) -> frozenset[int]:
     """Return the lines of a file at which something is waited for or written."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return frozenset(node.lineno for node in ast.walk(tree) if waits(node) and isinstance(node, ast.stmt | ast.expr))
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Return the files with such lines: those of the library that run in a life, and the shapes."""
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    names = [path.relative_to(ROOT).as_posix() for path in sorted(found)]
+    names = [name for name in names if not name.startswith("jianmu/engine/state/")]  # it keeps nothing anywhere
+    return tuple(name for name in (*names, "jianmu/agent.py", "tests/crash/shapes.py") if lines(name))
 
 
 def lines_of(file: str, function: str) -> list[int]:
@@ -86,7 +88,7 @@ class Tracer:
         self.counts = True
         self._fatal = None if fatal is None else (fatal.file, fatal.line, fatal.when)
         self._count = 0 if fatal is None else fatal.count
-        self._files = {str(ROOT / file): (file, lines(file)) for file in FILES}
+        self._files = {str(ROOT / file): (file, lines(file)) for file in files()}
         self._known: dict[CodeType, tuple[str, frozenset[int]] | None] = {}
 
     def start(self) -> None:
