@@ -28,15 +28,7 @@ class StateStream:
         self.told = -1
         self._deltas = deque[tuple[int, str]]()
         manager.attach_store_check()
-        mine = weakref.WeakMethod(self._record)
-
-        def record(change: StateChange) -> None:
-            note = mine()
-            if note is not None:
-                note(change)
-
-        manager.recorders = (*manager.recorders, record)
-        weakref.finalize(self, _take_out, manager, record)
+        record_weakly(manager, self, self._record)
 
     def _record(self, change: StateChange) -> None:
         """Note a commit; called inside of it."""
@@ -77,6 +69,19 @@ class StateStream:
         """Forget all: the state was replaced by what is in the log, or by one that is to be written whole."""
         self._deltas.clear()
         self.size, self.is_whole = 0, is_whole
+
+
+def record_weakly(manager: StateManager[Any], owner: object, method: Callable[[StateChange], None]) -> None:
+    """Have a method of an object told each commit as long as the object is there; the state may outlive it."""
+    found = weakref.WeakMethod(method)
+
+    def record(change: StateChange) -> None:
+        tell = found()
+        if tell is not None:
+            tell(change)
+
+    manager.recorders = (*manager.recorders, record)
+    weakref.finalize(owner, _take_out, manager, record)
 
 
 def _take_out(manager: StateManager[Any], record: Callable[[StateChange], None]) -> None:

@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from jianmu.engine.activity import RESULTS, Tasks
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
+from jianmu.engine.deltastream import record_weakly
 from jianmu.engine.ends import End, Log, Options
 from jianmu.engine.events import Stalled, StateChanged
 from jianmu.engine.failures import Failures
@@ -96,6 +97,7 @@ class ReactiveRunner(Generic[S]):
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
         self._unsubscribe: Callable[[], None] | None = None
+        record_weakly(state_manager, self, self.record)
 
     # Waking
 
@@ -296,11 +298,9 @@ class ReactiveRunner(Generic[S]):
         manager.is_running = is_at_work
         if is_at_work and self._unsubscribe is None:
             self._unsubscribe = manager.subscribe(self.on_change)
-            manager.recorders = (*manager.recorders, self.record)
         elif self._unsubscribe is not None and not is_at_work:
             self._unsubscribe()
             self._unsubscribe = None
-            manager.recorders = tuple(each for each in manager.recorders if each != self.record)
 
     async def park(self, end: End) -> None:
         """Bring the tree to rest after a run that has ended: halt what must be, await every cleanup."""
