@@ -76,6 +76,7 @@ class Holding:
         self.recording = recording
         self.error: BaseException | None = None
         self.inputs = Inputs(self.put)
+        self.was_kept = False  # whether the store has had what memory has
         self._context = context
         self._max_block = max_block
         self._standing = standing
@@ -86,6 +87,7 @@ class Holding:
         self._keeper: Keeper | None = None
         self._thread_id: str | None = None
         self._number = -1
+        self._made_at: float | None = None
         self._seen = 0
         self._asked = 0
         self._done = 0
@@ -105,6 +107,10 @@ class Holding:
         """Whether a lease is held."""
         return self._lease is not None
 
+    def goes_on_with(self, thread_id: str) -> bool:
+        """Whether this thread is held, and memory stands where its log does."""
+        return self.is_current and self._lease is not None and self._lease.thread_id == thread_id
+
     # Taking and giving back
 
     async def take(self, thread_id: str, *, create: bool) -> Stored | None:
@@ -119,7 +125,8 @@ class Holding:
         self._context.interaction.hear()
         self._lock = anyio.Lock()
         self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
-        if (thread_id, lease.number) == (self._thread_id, self._number):
+        is_same = lease.made_at in (None, self._made_at)
+        if is_same and (thread_id, lease.number) == (self._thread_id, self._number):
             if lease.mail != self._seen:
                 await self.read_mail()
             return None
@@ -133,6 +140,8 @@ class Holding:
         self._thread_id = thread_id
         self._number = 0 if stored is None else stored.thread.number
         self._seen = 0 if stored is None else stored.thread.mail
+        self._made_at = stored.thread.created_at if stored is not None else self._lease and self._lease.made_at
+        self.was_kept = stored is not None
         self.inputs.take_over(() if stored is None else stored.rows)
         asked = () if stored is None else stored.questions
         self.inputs.may_apply = bool(asked) and all(row.consumed is not None for row in asked)
@@ -140,6 +149,7 @@ class Holding:
     def forget(self) -> None:
         """Note that memory stands nowhere: the next time the thread is read again."""
         self._number = -1
+        self.was_kept = False
 
     async def leave(self) -> None:
         """Give the lease back, if it is held; what was said too late for the run is kept for the next one."""
@@ -222,7 +232,7 @@ class Holding:
             is_done = await self._call(self.store.commit, ending)
             if not is_done:  # what the cut has taken is saved all the same
                 await self._call(self.store.commit, replace(transaction, seen=self._seen))
-            self._number, self._done = number, covered
+            self._number, self._done, self.was_kept = number, covered, True
             del self._rows[: len(rows)]
             if cut is not None:
                 await self._tell(cut)

@@ -182,12 +182,14 @@ class Lease:
         fence: the lease's number, larger than all before it in this store.
         number: the number of the thread's log, 0 for a new one.
         mail: as in `ThreadRow`.
+        made_at: when the thread was made, where the store can tell: one that was deleted and made anew is another.
     """
 
     thread_id: str
     fence: int
     number: int
     mail: int
+    made_at: float | None = None
 
 
 @dataclass(frozen=True)

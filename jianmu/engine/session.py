@@ -155,7 +155,7 @@ class Session(Thread[S]):
         stored = None
         try:
             create |= self._is_imported and wanted == self.thread_id
-            if not (self.holding.is_held and wanted == self.thread_id):
+            if not self.holding.goes_on_with(wanted):
                 await self.holding.leave()
                 stored = await self._acquire(self.holding, wanted, create=create, waits=waits)
             await self._take_stored(self.holding, wanted, stored, as_it_is=as_it_is)
@@ -199,7 +199,10 @@ class Session(Thread[S]):
         if stored is not None:
             await self._take_over_stored(holding, stored)
             return
-        if wanted != self.thread_id or self.standing == "new":
+        if as_it_is and holding.was_kept:
+            text = f"thread '{wanted}' was deleted meanwhile: run(input, thread_id=…) makes another one"
+            raise UnknownThreadError(text, thread_id=wanted)
+        if wanted != self.thread_id or not (as_it_is or self._is_imported):
             await self.leave()
             self.start_over(wanted)
         holding.took_over(wanted, None)
@@ -226,15 +229,12 @@ class Session(Thread[S]):
         stored = await self.holding.store.read(wanted) if self.holding is not None else None
         if self.holding is not None and stored is not None:
             await self._take_over_stored(self.holding, stored)
-        elif wanted != self.thread_id:
+        elif wanted != self.thread_id or (self.holding is not None and not self._is_imported):
             raise UnknownThreadError(f"there is no thread '{wanted}' in the store", thread_id=wanted)
 
     async def save(self) -> None:
         """Keep the current thread in the store, if there is one."""
         if self.holding is None or self.thread_id is None:
-            return
-        if self.keeps_lease and self.holding.is_held:
-            await self.holding.flush("save", has_to_last=True)
             return
         async with self.taken(None, as_it_is=True):
             await self.close("save")

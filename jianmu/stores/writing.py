@@ -18,7 +18,7 @@ from jianmu.stores.tables import Say
 # DO UPDATE: it locks the row that is there, which else could go before it is read
 MAKE = """INSERT INTO threads (thread_id, number, mail, heard, status, record, fence, created_at, updated_at)
     VALUES (?, 0, 0, 0, 'idle', '', 0, {now}, {now}) ON CONFLICT (thread_id) DO UPDATE SET mail = threads.mail"""
-HOLD = "SELECT pk, number, mail, holder, fence, lease_until, {now} FROM threads WHERE thread_id = ?{lock}"
+HOLD = "SELECT pk, number, mail, holder, fence, lease_until, {now}, created_at FROM threads WHERE thread_id = ?{lock}"
 TAKE = "UPDATE threads SET holder = ?, fence = ?, lease_until = {now} + ? WHERE pk = ? AND fence = ?"
 RENEW = "UPDATE threads SET lease_until = {now} + ? WHERE thread_id = ? AND fence = ? AND holder IS NOT NULL"
 RELEASE = "UPDATE threads SET holder = NULL, lease_until = NULL WHERE thread_id = ? AND fence = ?"
@@ -66,13 +66,13 @@ def acquire(say: Say, thread_id: str, holder: str, seconds: float, *, create: bo
     found = say(HOLD, (thread_id,)).fetchone()
     if found is None or (found[1] == 0 and not create):
         raise unknown(thread_id)
-    pk, number, mail, other, seen, until, now = found
+    pk, number, mail, other, seen, until, now, made_at = found
     if other != holder and is_held(other, until, now):
         raise _busy(thread_id, other, until - now)
     fence: int = say("{fence}").fetchall()[0][0]
     if say(TAKE, (holder, fence, seconds, pk, seen)).rowcount != 1:
         raise _busy(thread_id, None, seconds)
-    return Lease(thread_id, fence, number, mail)
+    return Lease(thread_id, fence, number, mail, made_at)
 
 
 def renew(say: Say, lease: Lease, seconds: float) -> bool:
