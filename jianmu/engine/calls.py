@@ -35,6 +35,7 @@ class Calls(Runs[S]):
         """Tick the thread that was taken."""
         enter = self._step_entry(input, call)
         self._attend(at_once=True)
+        self._is_refused = True  # until it has begun
         try:
             if self._runner.host.is_open or not settle:
                 await self._stepper.step(enter, settle)
@@ -47,7 +48,8 @@ class Calls(Runs[S]):
                     await self._session.close("step")
             raise
         result = self._step_result()
-        await self._session.close("step")
+        with anyio.CancelScope(shield=True):
+            await self._session.close("step")
         return result
 
     def step_now(self, input: Values | None) -> dict[str, Any]:  # Any: as the schema
@@ -61,6 +63,7 @@ class Calls(Runs[S]):
     def _step_entry(self, input: Values | None, call: Call) -> Callable[[], None]:
         """Return what a step does before its tick."""
         self._resources.setup()
+        holding = self._session.holding
 
         def enter() -> None:
             self._session.revive()
@@ -69,6 +72,9 @@ class Calls(Runs[S]):
             else:
                 self._begin_run(call)
             self._enter(self._runner.manager.enter_step, input)
+            self._is_refused = False
+            if input and holding is not None:
+                holding.has_input = True
 
         return enter
 
@@ -127,11 +133,10 @@ class Calls(Runs[S]):
         failed = next(iter(runner.tasks.failed), None)
         error = failed.error if failed is not None else None
         stack, self._stack, self._owner = self._stack, None, None
-        async with stack or AsyncExitStack():
+        async with stack or AsyncExitStack(), self._session.given_back():
             if runner.tasks.is_busy or failed is not None:
-                await runner.park(End(Status.INVALID))
                 self._session.settle("interrupted", error)
-            await self._session.give_back()
+                await runner.park(End(Status.INVALID))
         if failed is not None and error is not None and not has_failed:
             raise runner.failures.of(failed.node, error)
 

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, cast  # Any: snapshots and validated answers, whose types are the user's
+from typing import Any  # Any: snapshots and validated answers, whose types are the user's
 
 from pydantic import JsonValue, ValidationError
 
 from jianmu.engine import decisions
 from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored
+from jianmu.engine.asking import asked
 from jianmu.engine.book import Book
 from jianmu.engine.decisions import Change, Decision, Deed
 from jianmu.engine.desk import Desk, UtcClock
 from jianmu.engine.log import log
 from jianmu.engine.outside import admit
-from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown, question_id
-from jianmu.engine.record import Record, ends_at, read_records
-from jianmu.engine.request import Request, default, escalate, fail, shown_json
+from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown
+from jianmu.engine.record import Record, read_records
+from jianmu.engine.request import Request, default, escalate, fail
 from jianmu.engine.shapes import is_same_shape
 from jianmu.engine.view import RuntimeState, View
-from jianmu.errors import InteractionError, InvalidAnswerError, NotAnsweredError, SetupError, TreeMismatchError
+from jianmu.errors import InteractionError, InvalidAnswerError, NotAnsweredError, TreeMismatchError
 
 __all__ = [
     "Answer",
@@ -81,6 +82,12 @@ class InteractionController:
     def has_unshown(self) -> bool:
         """Whether a question waits to be saved before it is shown."""
         return bool(self._unshown)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a question has ended whose node waits for nothing else."""
+        waiting = {record.origin.path for record in self._book.open()}
+        return any(record.origin.path not in waiting for record in self._book.live())
 
     @property
     def pending(self) -> tuple[Suspension, ...]:
@@ -222,7 +229,8 @@ class InteractionController:
         if last is not None and last.status == "open":
             self._adopt(last, request.door)
             return last
-        record = self._new(origin, request, key, 0 if last is None else last.count + 1, snapshot)
+        count = 0 if last is None else last.count + 1
+        record = asked(origin, request, key, count, snapshot=snapshot, now=self._clock.utc())
         record = record.with_question(tool_call_id=tool_call_id, group=group, url=url)
         self._doors[record.id] = request.door
         record, is_new = self._book.add(record)
@@ -350,32 +358,6 @@ class InteractionController:
             if self.listener is not None:
                 self.listener(deed, record)
         return [record for _, record in changes]
-
-    def _new(self, origin: Origin, request: Request, key: str, count: int, snapshot: Any) -> Record:
-        message = request.message(snapshot) if callable(request.message) else request.message
-        if not isinstance(cast("object", message), str):
-            raise SetupError(
-                f"the message of a Request has to be a text, not {type(message).__name__}", path=origin.path
-            )
-        data = shown_json("data", request.data(snapshot) if callable(request.data) else request.data)
-        now = self._clock.utc()
-        question = Suspension(
-            id=question_id(origin, key, count),
-            thread_id=origin.thread_id,
-            path=origin.path,
-            key=key,
-            reason=request.reason,
-            message=message,
-            data=data,
-            response_schema=request.door.schema,
-            expires_at=ends_at(now, request.steps),
-            assignee=request.assignee,
-            metadata=request.details,
-            digest=digest_of_shown(message, data),
-        )
-        return Record(
-            question=question, origin=origin, count=count, steps=request.steps, asked_at=now, private=request.private
-        )
 
     def _adopt(self, record: Record, door: Door) -> bool:
         """Use a door for a question whose type this process does not know yet; whether it fits."""

@@ -76,6 +76,7 @@ class Holding:
         self.recording = recording
         self.error: BaseException | None = None
         self.inputs = Inputs(self.put)
+        self.has_input = False  # whether a step was given an input that is not kept yet
         self.was_kept = False  # whether the store has had what memory has
         self._context = context
         self._max_block = max_block
@@ -101,11 +102,6 @@ class Holding:
     def is_current(self) -> bool:
         """Whether memory stands where the log of the held thread does."""
         return self._number >= 0
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a lease is held."""
-        return self._lease is not None
 
     def goes_on_with(self, thread_id: str) -> bool:
         """Whether this thread is held, and memory stands where its log does."""
@@ -228,10 +224,13 @@ class Holding:
                 return True
             transaction = self._transaction(lease, cut, rows)
             transaction = replace(transaction, has_to_last=has_to_last or bool(transaction.questions))
-            ending = replace(transaction, releases=releases, seen=self._seen if heeds_mail or not releases else None)
+            ending = replace(transaction, releases=releases, seen=self._seen)
             is_done = await self._call(self.store.commit, ending)
-            if not is_done:  # what the cut has taken is saved all the same
-                await self._call(self.store.commit, replace(transaction, seen=self._seen))
+            if not is_done and heeds_mail:  # what the cut has taken is saved all the same
+                await self._call(self.store.commit, replace(ending, releases=False))
+            elif not is_done:  # whoever drives the thread next reads it
+                ending = replace(ending, seen=None, wake_at=self._context.clock.utc().timestamp())
+                is_done = await self._call(self.store.commit, ending)
             self._number, self._done, self.was_kept = number, covered, True
             del self._rows[: len(rows)]
             if cut is not None:
@@ -326,6 +325,9 @@ class Holding:
         """
         if self.error is not None:
             raise self.error
+        if self.has_input:
+            self.has_input = False
+            await self.flush("input", has_to_last=True)
         interaction, now = self._context.interaction, self._context.clock.utc()
         due = [] if interaction.is_quiet else interaction.due_ids(now)
         if interaction.has_unshown and (due or interaction.has_said):

@@ -218,7 +218,6 @@ class Runs(Entries[S]):
             return False
         if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
             return True
-        await holding.read_mail()
         if end.is_suspended or holding.inputs.queued:
             return False
         return await self._session.close("end")

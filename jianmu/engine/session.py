@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from jianmu.engine.programs import Program, check_keepable, uses_blackboard
 from jianmu.engine.recording import Recording, Standing
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.runrecord import load
-from jianmu.engine.thread import Build, Thread
+from jianmu.engine.thread import UNFINISHED, Build, Thread
 from jianmu.errors import SetupError, StoreError, ThreadBusyError, UnknownThreadError
 
 S = TypeVar("S", bound=BaseModel)
@@ -250,14 +250,21 @@ class Session(Thread[S]):
         if self.keeps_lease:
             await self.holding.flush(what, has_to_last=True)
             return True
-        return await self.holding.close(what, heeds_mail=heeds_mail)
+        if await self.holding.close(what, heeds_mail=True):
+            return True
+        await self.holding.read_mail()
+        return not heeds_mail and await self.holding.close(what, heeds_mail=False)
 
-    async def give_back(self) -> None:
-        """Save and give back a thread that was kept over several calls."""
+    @asynccontextmanager
+    async def given_back(self) -> AsyncGenerator[None]:
+        """Save and give back a thread that was kept over several calls, whatever happens before that."""
         self.keeps_lease = False
-        if self.holding is not None and self.holding.is_held:
-            await self.holding.close("end", heeds_mail=False)
-            await self.holding.leave()
+        with anyio.CancelScope(shield=True):
+            async with AsyncExitStack() as stack:
+                if self.holding is not None:
+                    stack.push_async_callback(self.holding.leave)
+                    stack.push_async_callback(self.close, "end")
+                yield
 
     # How it stands
 
@@ -267,10 +274,11 @@ class Session(Thread[S]):
 
     def _wake_at(self) -> float | None:
         """Return when somebody has to drive the thread, if nobody holds it."""
-        context = self.runner.context
-        if self.holding is not None and self.holding.inputs.queued and self.standing != "suspended":
+        context, is_suspended = self.runner.context, self.standing == "suspended"
+        has_input = self.holding is not None and self.holding.inputs.queued and not is_suspended
+        if has_input or (self.standing in UNFINISHED and self.error is None and context.interaction.has_news):
             return context.clock.utc().timestamp()
-        deadline = context.interaction.next_deadline() if self.standing == "suspended" else None
+        deadline = context.interaction.next_deadline() if is_suspended else None
         return None if deadline is None else deadline.timestamp()
 
     # The whole run as JSON
