@@ -20,18 +20,18 @@ STORES = [
     ),
     *(
         Row(
-            f"{passes:,} passes{how} that append 1 kB, stored",
+            f"{passes:,} passes of 1 kB{how}, stored",
             "3 × written + 100 kB",
             Growth(passes, asks),
             1,
             unit="B",
         )
-        for asks, how in ((False, ""), (True, " with a question"))
+        for asks, how in ((False, ""), (True, " after an answer"))
         for passes in LENGTHS
     ),
     *(
         Row(
-            f"a pass that {does}, durability {level}",
+            f"a pass that {does}, saved, {level}",
             f"LangGraph's step, SQLite, {level}",
             partial(work, level),
             None,
