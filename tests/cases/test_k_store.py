@@ -405,7 +405,7 @@ async def test_a_question_that_cannot_be_kept_is_refused_where_it_is_asked(
 
     with anyio.fail_after(5):
         with pytest.raises(SetupError, match="main/q"):
-            await build().run(thread_id="t1")
+            await build().run_until_suspend(thread_id="t1")
         view = await any_store.reader().show("t1")
         assert (view.status, view.questions, view.error and view.error["path"]) == ("interrupted", 0, "main/q")
         request[0] = Request("?")
