@@ -305,8 +305,6 @@ def _taken(store: SQLStore) -> bool:
     return True
 
 
-@pytest.mark.full  # not met yet
-@pytest.mark.xfail(strict=False, reason="a thread is known by its id and number alone")
 @each_store
 @pytest.mark.parametrize("then", ["deleted", "made anew"])
 async def test_what_is_in_memory_of_a_deleted_thread_does_not_come_back(any_store: Stores, then: str) -> None:
