@@ -238,7 +238,7 @@ class Recording:
     def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:
         """Return what has changed of the position, and add the row of a tree that is not in the store."""
         self._times: Nodes = {}
-        if is_ended:
+        if is_ended or self._runner.is_left:
             return self._no_position()
         change, self._frozen = self._frozen if self._is_frozen else self._positions.changes(), None
         if change is None or (change.is_empty and self._tree is not None):
@@ -259,7 +259,7 @@ class Recording:
         return head
 
     def _no_position(self) -> dict[str, Any]:
-        """Return that a run has ended; trees that it had on its way are done with."""
+        """Return that no run is under way; trees that the last one had on its way are done with."""
         self._positions.stale()
         self.thaw()
         if self._tree is None:

@@ -291,6 +291,11 @@ class ReactiveRunner(Generic[S]):
 
     # Ending
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the tree stands as the run before has left it: this one has made no pass."""
+        return not self.context.usage.ticks and self.root.status in RESULTS
+
     def go(self, what: str) -> None:
         """Move to the next phase, or raise AgentBusyError; the state is listened to while the runner is at work."""
         self.phase = advance(self.phase, what)
@@ -352,8 +357,8 @@ class ReactiveRunner(Generic[S]):
         self.failures.culprit = self.parked = None
         self.context.is_parking = True
         try:
-            self.parked = dump_position(self.root)
-            if self.log is not None:
+            self.parked = None if self.is_left else dump_position(self.root)
+            if self.log is not None and self.parked is not None:
                 self.log.freeze()
         except Exception as error:  # noqa: BLE001  # a memento that raises must not keep the tree alive
             self.failures.report(self.root, error)
