@@ -52,23 +52,20 @@ class Runs(Entries[S]):
         known = await self._known(call, until_suspend)
         if known is not None:
             return known
-        if not self._session.is_unfinished:
-            return await self._anew(input, call, until_suspend)
-        if policy == "queue" and self._session.holding is not None:
-            return await self._queue(self._session.holding, input, call)
-        self._refuse_unfinished(policy)
-        self._session.settle("new")
+        gives_up, holding = self._session.standing in UNFINISHED, self._session.holding
+        if self._session.is_unfinished:
+            if policy == "queue" and holding is not None:
+                return await self._queue(holding, input, call)
+            self._refuse_unfinished(policy)
+            self._session.settle("new")
+        self._is_refused = True  # until it has begun
         try:
-            return await self._anew(input, call, until_suspend)
+            await self._give_up("new input")
+            return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
         except BaseException:
-            if self._session.standing == "new" and self._session.holding is not None:
-                self._session.holding.forget()  # nothing of it was kept: the thread stands as it did
+            if self._is_refused and gives_up and holding is not None:
+                holding.forget()  # nothing of it was kept: the thread stands as it did
             raise
-
-    async def _anew(self, input: Values | None, call: Call, until_suspend: bool) -> End:
-        """Give up what is left of the run before, and start a new one."""
-        await self._give_up("new input")
-        return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
 
     async def _give_up(self, reason: str) -> None:
         """Halt what is left of a run, withdraw its questions, and keep with its inputs that nothing comes of them."""
@@ -85,6 +82,7 @@ class Runs(Entries[S]):
         """Number the run and apply its input: the first transaction, before the first pass."""
         self._begin_run(call)
         self._enter(self._runner.manager.reset_run_fields, input)
+        self._is_refused = False
         holding = self._session.holding
         if holding is not None:
             holding.inputs.begin(call.input_id, self._context.run)
@@ -124,6 +122,7 @@ class Runs(Entries[S]):
         return End(self._session.result)
 
     async def _begin_again(self, call: Call) -> None:
+        self._is_refused = False
         self._set(call)
         self._context.events.emit(RunStarted(resumed=True))
         self._session.revive()
@@ -132,6 +131,7 @@ class Runs(Entries[S]):
     async def _begin_queued(self, call: Call) -> None:
         """Start a new run with an input that waited for its turn."""
         assert self._session.holding is not None
+        self._is_refused = False
         self._begin_run(call)
         self._runner.manager.reset_run_fields()
         self._session.holding.inputs.begin(None, self._context.run)
@@ -139,6 +139,7 @@ class Runs(Entries[S]):
 
     async def _begin_after_mail(self) -> None:
         """Go on where a run stood when something came."""
+        self._is_refused = False
 
     def _has_queued(self) -> bool:
         holding = self._session.holding
@@ -160,7 +161,7 @@ class Runs(Entries[S]):
         if is_outside:
             await self._resources.open()
         end, is_over = End(Status.INVALID), True
-        self._session.is_at_work = True
+        self._session.is_at_work = self._is_refused = True
         try:
             async with self._runner.host.opened():
                 self._attend()

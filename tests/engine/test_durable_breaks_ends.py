@@ -137,3 +137,37 @@ async def test_an_answer_that_is_not_used_yet_leaves_its_thread_due(store: HopSt
             assert await store.due() == []
         outcome = await Agent(seq("s", ask("q"), ask("r")), Desk, store=store.again()).recover("t")
         assert outcome.output["values"] == {"q": "x"}
+
+
+@pytest.mark.parametrize("stands", ["new", "suspended", "stepped", "finished"])
+async def test_a_run_that_was_cancelled_before_its_first_transaction_changes_nothing(
+    tmp_path: Path, stands: str
+) -> None:
+    """At each turn of the loop: the thread is as it was, or the same `input_id` goes on with the run that has begun."""
+
+    def agent(store: HopStore) -> Agent[Desk]:
+        return Agent(seq("s", ask("q"), Note("n", [])), Desk, store=store)
+
+    for turns in range(150):
+        store = HopStore(tmp_path / f"{turns}.db", hops=1)
+        mine, call = agent(store), {"thread_id": "t", "input_id": "i", "on_new_input": "withdraw"}
+        with anyio.fail_after(WITHIN):
+            if stands == "stepped":
+                await mine.step({"note": "before"}, thread_id="t")
+            elif stands != "new":
+                await mine.run_until_suspend({"note": "before"}, thread_id="t")
+            if stands == "finished":
+                await mine.resume("x")
+            before = await store.stands("t"), await store.asked()
+            is_over = await cancelled_after(
+                turns, lambda mine=mine, call=call: mine.run_until_suspend({"note": "input"}, **call)
+            )
+            if await store.row("t", "input", "i") is None:
+                assert (await store.stands("t"), await store.asked()) == before, turns
+            for one in (agent(store.again()), mine):
+                outcome = await one.run_until_suspend({"note": "input"}, **call)
+                assert (outcome.suspended, outcome.output["note"]) == (True, "input"), turns
+            assert (await one.resume("x")).output["log"][-1:] == ["n"]
+        if is_over:
+            return
+    raise AssertionError("the run never ends")

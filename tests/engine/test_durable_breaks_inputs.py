@@ -13,7 +13,7 @@ from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.limits import Limits
 from jianmu.errors import StateWriteError, StoreError
 from tests.cases.leaves import SUCCESS, Do, DoAsync, World, events_of
-from tests.cases.people import INVALID, RUNNING, Desk, ask, seq
+from tests.cases.people import INVALID, RUNNING, Desk, Note, ask, seq
 from tests.engine.hopstore import HopStore
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +136,18 @@ async def test_an_agent_that_has_no_thread_is_reset_without_one(store: HopStore)
         await agent.reset(state=True)
         assert (agent.state.note, await store.list()) == ("", ())
         assert (await agent.run_until_suspend({})).suspended
+
+
+@pytest.mark.parametrize("level", ["sync", "async", "exit"])
+async def test_a_second_run_that_is_killed_before_its_first_pass_is_run(store: HopStore, level: Any) -> None:
+    """Its input is kept; the tree still stands as the first run has left it, which is no result of its own."""
+    agent = Agent(Note("n", []), Desk, store=store, durability=level)
+    with anyio.fail_after(WITHIN):
+        await agent.run({"note": "one"}, thread_id="t")
+        store.fail_at = range(store.count + 4, store.count + 100)  # acquire, the input's row, its commit; then nothing
+        with pytest.raises(StoreError, match="on purpose"):
+            await agent.run({"note": "two"}, thread_id="t", input_id="i")
+        store.fail_at = ()
+        store.work("write", lambda say: say("UPDATE threads SET holder = NULL, lease_until = NULL"))
+        outcome = await Agent(Note("n", []), Desk, store=store.again()).recover("t")
+        assert (outcome.status, outcome.output["note"], outcome.output["log"]) == (SUCCESS, "two", ["n", "n"])
