@@ -17,18 +17,26 @@ class StateStream:
 
     Attributes:
         size: about how many bytes wait to be written.
-        is_whole: whether the whole state is to be written.
         told: the version that was written last.
     """
 
     def __init__(self, manager: StateManager[Any]) -> None:
         self.manager = manager
         self.size = 0
-        self.is_whole = True
         self.told = -1
+        self._loads = -1
         self._deltas = deque[tuple[int, str]]()
         manager.attach_store_check()
         record_weakly(manager, self, self._record)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole state is to be written: it is new, or was loaded by somebody else, of which no delta is."""
+        return self._loads != self.manager.loads
+
+    def was_written(self, version: int) -> None:
+        """Note that all up to a version is written."""
+        self.told, self._loads = version, self.manager.loads
 
     def _record(self, change: StateChange) -> None:
         """Note a commit; called inside of it."""
@@ -68,7 +76,7 @@ class StateStream:
     def clear(self, is_whole: bool) -> None:
         """Forget all: the state was replaced by what is in the log, or by one that is to be written whole."""
         self._deltas.clear()
-        self.size, self.is_whole = 0, is_whole
+        self.size, self._loads = 0, -1 if is_whole else self.manager.loads
 
 
 def record_weakly(manager: StateManager[Any], owner: object, method: Callable[[StateChange], None]) -> None:

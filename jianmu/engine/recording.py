@@ -223,7 +223,7 @@ class Recording:
         whole = {path: state for path, state in wholes.items() if self._streams[path].is_whole}
         text = _body({"time": self._context.clock.utc().timestamp(), "what": what, **head}, whole, parts)
         for path, (version, _) in parts.items():
-            self._streams[path].is_whole, self._streams[path].told = False, version
+            self._streams[path].was_written(version)
         self._grown += max(LEAST, len(text))
         gone = self._snapshot(number, wholes, rows) if is_due else ()
         return Cut(text, questions, delivered, tuple(rows), closed, gone, asked, given_up)

@@ -36,6 +36,7 @@ class Writes(Generic[S]):
     Attributes:
         schema: the facts of the schema.
         version: the number of commits so far.
+        loads: how often the record was exchanged without deltas.
         is_running: set by the runner while a run is on; `initialize` is refused then.
         recorders: called with each change inside its commit, under the manager's lock; no user code may run there.
         wants_deltas: whether changes carry their deltas.
@@ -55,6 +56,7 @@ class Writes(Generic[S]):
         self._local = threading.local()
         self._spent: frozenset[str] = frozenset()
         self._loaded = 0
+        self.loads = 0
         self._changes: dict[str, tuple[int, str | None]] = {}
         self._writers: dict[str, str | None] = {}
         self._is_refused = False  # whether the model's own rules refuse the defaults
@@ -250,6 +252,7 @@ class Writes(Generic[S]):
                 self._note(names, changed, writer, deltas)
                 return
             self.version = self._loaded = marks["version"]
+            self.loads += 1
             self._changes.clear()
             self._writers.clear()
             self._listeners.queue(StateChange(self.version, names, changed, writer))
