@@ -97,6 +97,8 @@ class Entries(Generic[S]):
             raise SetupError(f"this agent is the node '{path_of(root)}' of another one: call that one")
         if holder is not self._context:
             self._runner.binder.bind(root)  # another agent was built for this tree meanwhile
+            if self._session.holding is not None:
+                self._session.holding.forget()  # it may have moved the tree
         self._context.in_use = what
         self._is_refused = self._session.keeps_lease = False
         self._before = None
