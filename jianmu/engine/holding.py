@@ -291,12 +291,13 @@ class Holding:
         self, decided: Sequence[tuple[str, Decision]], now: datetime, expected: Sequence[Record] = ()
     ) -> list[Change]:
         """Carry out decisions in the store; the mail that this makes needs no reading."""
-        wake_at = now.timestamp()
+        wake_at, seen = now.timestamp(), self._seen
         thread = self._context.thread_id
         changes = await self._call(
             outside.settle, self.store, decided, now=now, wake_at=wake_at, thread_id=thread, expected=expected
         )
-        if any(change.record.origin.thread_id == self._thread_id for change in changes):
+        is_ours = any(change.record.origin.thread_id == self._thread_id for change in changes)
+        if is_ours and self._seen == seen:  # else it may have been read meanwhile, and would be counted twice
             self._seen += 1
         return changes
 

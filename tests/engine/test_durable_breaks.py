@@ -170,3 +170,33 @@ async def test_steps_keep_what_threads_say_and_what_deadlines_do(store: HopStore
             await agent.step(thread_id="t")
             assert agent.state.values == {"q": "yes", "r": "late"}
             assert await store.asked() == [("answered", True), ("expired", True), ("open", False)]
+
+
+async def test_an_answer_of_ones_own_is_not_counted_twice_as_mail(tmp_path: Path) -> None:
+    """The store's reply comes after the next look for mail: an answer from elsewhere is noticed all the same."""
+
+    class Late(HopStore):
+        async def move(self, *args: Any, **options: Any) -> bool:
+            is_done = await super().move(*args, **options)
+            await looked.wait()
+            return is_done
+
+        async def mail(self, thread_id: str) -> int:
+            found = await super().mail(thread_id)
+            if len(found_mail) > 1 and found_mail[-1] == found == 1:
+                looked.set()
+            found_mail.append(found)
+            return found
+
+    looked, found_mail = anyio.Event(), list[int]()
+    store = Late(tmp_path / "runs.db", hops=0)
+    agent = Agent(par("p", ask("q"), ask("r")), Desk, store=store, poll_answers=0.01)
+    with anyio.fail_after(WITHIN):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: agent.run(thread_id="t"))
+            while len(agent.interaction.pending) < 2:
+                await checkpoint()
+            first, second = (question.id for question in agent.interaction.pending)
+            await agent.interaction.answer(Answer(first, "x"))
+            await HopStore(store.place).inbox.answer(Answer(second, "y"))
+    assert agent.state.values == {"q": "x", "r": "y"}
