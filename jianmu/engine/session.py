@@ -23,6 +23,7 @@ from jianmu.engine.recording import Recording, Standing
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.runrecord import load
 from jianmu.engine.thread import UNFINISHED, Build, Thread
+from jianmu.engine.tree import path_of
 from jianmu.errors import SetupError, StoreError, ThreadBusyError, UnknownThreadError
 
 S = TypeVar("S", bound=BaseModel)
@@ -73,10 +74,13 @@ class Session(Thread[S]):
         """Keep threads in a store from now on.
 
         Raises:
-            SetupError: a branch of the tree does not say what it keeps.
+            SetupError: a branch of the tree does not say what it keeps, or the tree is inside of another agent's.
             SchemaError: a field of the state has no JSON form.
         """
         runner = self.runner
+        if runner.root.parent is not None:
+            path = path_of(runner.root)
+            raise SetupError(f"'{path}': an agent inside of another is kept in that one's store: give it no store")
         check_keepable(runner.root)
         if uses_blackboard(runner.root):
             runner.context.log_at(None).warning("the blackboard of py_trees is kept in no store")
@@ -224,9 +228,11 @@ class Session(Thread[S]):
         Raises:
             UnknownThreadError: the store does not have it.
         """
-        wanted = check_thread_id(thread_id)
-        await self.runner.context.interaction.keep_said()
-        stored = await self.holding.store.read(wanted) if self.holding is not None else None
+        wanted, stored = check_thread_id(thread_id), None
+        if self.holding is not None:
+            self._refuse_busy()
+            await self.holding.leave()
+            stored = await self.holding.store.read(wanted)
         if self.holding is not None and stored is not None:
             await self._take_over_stored(self.holding, stored)
         elif wanted != self.thread_id or (self.holding is not None and not self._is_imported):

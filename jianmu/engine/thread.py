@@ -177,9 +177,12 @@ class Thread(Generic[S]):
 
     def _check(self, record: RunRecord) -> None:
         """Refuse a record that does not fit the tree."""
+        self._refuse_busy()
+        check_program(self.runner.root, record, self._names(record))
+
+    def _refuse_busy(self) -> None:
         if self.runner.tasks.is_busy:
             raise AgentBusyError("coroutines of this agent are alive: `await agent.reset()` first, or leave its block")
-        check_program(self.runner.root, record, self._names(record))
 
     def _bookmark(self) -> Callable[[], None]:
         """Return what puts everything back to how it is now."""

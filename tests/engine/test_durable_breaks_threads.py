@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from jianmu.agent import Agent
-from jianmu.errors import StoreError, UnknownThreadError
+from jianmu.engine.state import StateManager
+from jianmu.errors import SetupError, StoreError, UnknownThreadError
 from tests.cases.people import SUCCESS, Desk, ask, seq
 from tests.engine.hopstore import HopStore
 
@@ -111,3 +112,55 @@ async def test_a_block_takes_a_thread_again_whose_lease_it_has_lost(store: HopSt
         outcome = await agent.resume("x")
         assert (await agent.resume("y")).status is SUCCESS
         assert outcome.output["note"] == "kept"
+
+
+async def test_a_thread_that_is_loaded_in_a_block_is_not_written_under_the_other_ones_lease(store: HopStore) -> None:
+    """Steps hold a thread; another one of the same number is loaded and edited, and the block is left."""
+    agent = two(store)
+    with anyio.fail_after(WITHIN):
+        await agent.step({"note": "u"}, thread_id="u")
+        async with agent:
+            await agent.step({"note": "t"}, thread_id="t")
+            await agent.load("u")
+            agent.state_manager.update({"note": "edited"})
+        for id in "tu":
+            await agent.load(id)
+            assert agent.state.note == id
+            assert await store.stands(id) == ("suspended", False)
+
+
+async def test_two_agents_on_one_tree_go_on_with_threads_of_their_own(store: HopStore) -> None:
+    """Each finds the tree where the other has left it, and puts it to where its own thread stands."""
+    root = seq("s", ask("q"), ask("r"))
+    one, other = Agent(root, Desk, store=store), Agent(root, Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        await one.run_until_suspend({"note": "one"}, thread_id="1")
+        await one.resume("x")
+        await other.run_until_suspend({"note": "other"}, thread_id="2")
+        assert (await one.resume("y")).output["values"] == {"q": "x", "r": "y"}
+        await other.resume("x")
+        outcome = await other.resume("y")
+        assert (outcome.status, outcome.output["note"]) == (SUCCESS, "other")
+
+
+async def test_a_state_that_another_agent_has_loaded_is_stored_as_it_is(store: HopStore) -> None:
+    """Two agents share a state; what one of them loads is in the next transaction of the other."""
+    shared = StateManager(Desk)
+    one, other = (Agent(ask("q"), state=shared, store=store) for _ in range(2))
+    with anyio.fail_after(WITHIN):
+        await two(store).run_until_suspend({"note": "loaded"}, thread_id="2")
+        await one.run_until_suspend({"note": "one"}, thread_id="1")
+        fresh = Agent(seq("s", ask("q"), ask("r")), state=shared, store=store)
+        await fresh.load("2")
+        await one.resume("x", thread_id="1")
+        live = dict(one.state)
+        await other.load("1")
+        assert dict(other.state) == live
+
+
+def test_an_agent_inside_of_another_is_given_no_store(store: HopStore) -> None:
+    """Neither before nor after it was made a node."""
+    inner = Agent(ask("q"), Desk)
+    inner.as_node("inner")
+    with pytest.raises(SetupError, match="'inner/q': an agent inside of another"):
+        inner.attach(store)
