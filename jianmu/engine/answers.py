@@ -115,6 +115,19 @@ def json_text(value: object) -> str:
     return text
 
 
+ID = "a text of 1 to 512 characters, without NUL and lone surrogates"
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of a thread or an input."""
+    return 1 <= len(text) <= 512 and is_kept(text)
+
+
+def is_kept(text: str) -> bool:
+    """Whether every store keeps a text in a column of its own: it has no NUL and no lone surrogates."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def json_copy(value: object) -> JsonValue:
     """Return a copy of a JSON value; refuses what `json_text` refuses."""
     return json.loads(json_text(value))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast  # Any: whatever a caller gives
 from py_trees.behaviour import Behaviour
 from py_trees.visitors import VisitorBase
 
+from jianmu.engine.answers import ID, is_id
 from jianmu.engine.limits import Limits
 from jianmu.engine.state import StateManager
 from jianmu.engine.tree import path_of
@@ -66,7 +67,7 @@ CALL: dict[str, Shape] = {
     "deps": (lambda _: True, "anything"),
     "limits": LIMITS,
     "on_new_input": (lambda value: value is None or POLICY[0](value), POLICY[1]),
-    "input_id": (_is(str), "a text"),
+    "input_id": (lambda value: value is None or (isinstance(value, str) and is_id(value)), ID),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast  # Any: the snapshot, of the user's schema
 
+from jianmu.engine.answers import is_kept
 from jianmu.engine.questions import Origin, Suspension, digest_of_shown, question_id
 from jianmu.engine.record import Record, ends_at
 from jianmu.engine.request import Request, shown_json
@@ -28,6 +29,11 @@ def asked(origin: Origin, request: Request, key: str, count: int, *, snapshot: A
     message = request.message(snapshot) if callable(request.message) else request.message
     if not isinstance(cast("object", message), str):
         raise SetupError(f"the message of a Request has to be a text, not {type(message).__name__}", path=origin.path)
+    texts = {"message": message.replace("\0", ""), "reason": request.reason, "key": key, "assignee": request.assignee}
+    bad = next((name for name, text in texts.items() if text is not None and not is_kept(text)), None)
+    if bad is not None:
+        text = f"node '{origin.path}' asks with a {bad} that has a NUL or a lone surrogate, which no store keeps"
+        raise SetupError(text, path=origin.path)
     data = shown_json("data", request.data(snapshot) if callable(request.data) else request.data)
     question = Suspension(
         id=question_id(origin, key, count),

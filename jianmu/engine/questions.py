@@ -16,7 +16,7 @@ from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from jianmu.engine.answers import JsonObject, json_copy
+from jianmu.engine.answers import JsonObject, is_kept, json_copy
 from jianmu.errors import InvalidAnswerError
 
 QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
@@ -163,6 +163,8 @@ class Answer:
         for name, given in (("id", self.id), ("by", self.by), ("key", self.key)):
             if given is not None and not isinstance(cast("object", given), str):
                 raise InvalidAnswerError(None, f"{name} is a text, not {type(given).__name__}")
+            if given is not None and name != "id" and not is_kept(given):
+                raise InvalidAnswerError(None, f"{name} has a NUL or a lone surrogate, which no store keeps")
         try:
             object.__setattr__(self, "payload", json_copy(self.payload))
             object.__setattr__(self, "metadata", json_copy(self.metadata))

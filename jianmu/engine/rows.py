@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from jianmu.engine.answers import ID, is_id
 from jianmu.errors import StoreError
 
 Kind = Literal["tree", "base", "cache", "effect", "input"]
@@ -264,14 +265,6 @@ def check_thread_id(thread_id: object) -> str:
     Raises:
         StoreError: it is not a text of 1 to 512 characters without NUL and lone surrogates.
     """
-    if isinstance(thread_id, str) and 1 <= len(thread_id) <= 512 and "\0" not in thread_id and _is_unicode(thread_id):
+    if isinstance(thread_id, str) and is_id(thread_id):
         return thread_id
-    raise StoreError("a thread's id is a text of 1 to 512 characters, without NUL and lone surrogates")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    raise StoreError(f"a thread's id is {ID}")

@@ -363,7 +363,6 @@ async def test_what_is_no_id_is_refused_before_anything(any_store: Stores, id: A
     assert (done, any_store.count()["threads"]) == ([], 0)
 
 
-@pytest.mark.xfail(strict=False, reason="only what a store cannot keep is refused, by the store")
 @each_store
 @pytest.mark.parametrize("id", ["", "a\0b", "\ud800", "x" * 513])
 async def test_what_is_no_id_of_an_input_is_refused_before_anything(any_store: Stores, id: Any) -> None:
@@ -377,7 +376,6 @@ async def test_what_is_no_id_of_an_input_is_refused_before_anything(any_store: S
     assert (done, any_store.rows("t1")) == ([], {})
 
 
-@pytest.mark.xfail(strict=False, reason="the store refuses it at the commit, and the thread stands crashed")
 @each_store
 @pytest.mark.parametrize(
     "wrong",
