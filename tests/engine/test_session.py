@@ -60,8 +60,6 @@ async def test_a_block_holds_the_thread_over_its_steps(any_store: Stores) -> Non
         assert (await other.resume("x", thread_id="t1")).status is SUCCESS
 
 
-@pytest.mark.full  # not met yet
-@pytest.mark.xfail(strict=False, reason="load() in a block leaves the lease with the thread before")
 @each_store
 @pytest.mark.anyio
 async def test_a_block_that_turns_to_another_thread_gives_the_first_one_back(any_store: Stores) -> None:
