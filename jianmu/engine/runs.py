@@ -58,6 +58,9 @@ class Runs(Entries[S]):
                 return await self._queue(holding, input, call)
             self._refuse_unfinished(policy)
             self._session.settle("new")
+        elif holding is not None and holding.inputs.queued:  # what came before has its turn before
+            await self._queue(holding, input, call)
+            return await self.go_on(call, until_suspend=until_suspend)
         self._is_refused = True  # until it has begun
         try:
             await self._give_up("new input")
@@ -98,6 +101,8 @@ class Runs(Entries[S]):
             return None
         told = row.get("outcome")
         if told is None and row.get("run") == self._context.run and self._session.is_unfinished:
+            return await self.go_on(call, until_suspend=until_suspend)
+        if told is None and "run" not in row and not self._session.is_unfinished:  # it waits, and nobody drives
             return await self.go_on(call, until_suspend=until_suspend)
         if not isinstance(told, dict):
             return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")

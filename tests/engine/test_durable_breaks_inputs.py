@@ -10,6 +10,7 @@ import pytest
 
 from jianmu.agent import Agent
 from jianmu.engine.events import RunEnded, RunStarted
+from jianmu.engine.inputs import queued_row
 from jianmu.engine.limits import Limits
 from jianmu.errors import StateWriteError, StoreError
 from tests.cases.leaves import SUCCESS, Do, DoAsync, World, events_of
@@ -151,3 +152,20 @@ async def test_a_second_run_that_is_killed_before_its_first_pass_is_run(store: H
         store.work("write", lambda say: say("UPDATE threads SET holder = NULL, lease_until = NULL"))
         outcome = await Agent(Note("n", []), Desk, store=store.again()).recover("t")
         assert (outcome.status, outcome.output["note"], outcome.output["log"]) == (SUCCESS, "two", ["n", "n"])
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_an_input_that_nobody_drives_has_its_turn_before_a_later_one(store: HopStore, again: bool) -> None:
+    """It came while somebody held the thread, who is gone: new input comes after it; the same one is its own run."""
+
+    def agent(store: HopStore) -> Agent[Desk]:
+        return Agent(Do("log", lambda node: node.write_state({"log": [node.read_state().note]})), Desk, store=store)
+
+    with anyio.fail_after(WITHIN):
+        await agent(store).run({"note": "0"}, thread_id="t")
+        await store.enqueue("t", queued_row({"note": "1"}, "one"), wake_at=0)
+        note, id = ("1", "one") if again else ("2", "two")
+        outcome = await agent(store.again()).run_until_suspend({"note": note}, thread_id="t", input_id=id)
+        assert (outcome.status, outcome.output["log"]) == (SUCCESS, ["0", "1"] if again else ["0", "1", "2"])
+        assert await agent(store.again()).run_until_suspend({"note": note}, thread_id="t", input_id=id) == outcome
+        assert await store.due() == []
