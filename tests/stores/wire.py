@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -40,17 +40,25 @@ class Wire:
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
         self._listener.listen()
         self._ends: list[socket.socket] = [self._listener]
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
+        # each thread closes what it reads from: a number that is closed under it may be another file's already
         for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            end.close()
+        for thread in self._threads:
+            thread.join()
         self._folder.cleanup()
+
+    def _start(self, work: Callable[..., None], *ends: socket.socket) -> None:
+        thread = threading.Thread(target=work, args=ends, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def cut_before(self, word: bytes) -> None:
         """Cut the next connection on which a word is said; the server does not hear it."""
@@ -61,18 +69,21 @@ class Wire:
         self._word, self._then = word, then
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._listener:
             while True:
                 client = self._listener.accept()[0]
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._server)
                 self._ends += [client, server]
-                threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+                self._start(self._carry, client, server)
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
-        with contextlib.suppress(OSError), client, server:
+        with contextlib.suppress(OSError), client, server, selectors.DefaultSelector() as ready:
+            ready.register(client, selectors.EVENT_READ)
+            ready.register(server, selectors.EVENT_READ)
             while True:
-                for end in select.select([client, server], [], [])[0]:
+                for end in [key.fileobj for key, _ in ready.select()]:
+                    assert isinstance(end, socket.socket)
                     said = end.recv(1 << 20)
                     if not said or (end is client and self._is_cut(said, server)):
                         return
@@ -86,7 +97,7 @@ class Wire:
         self.cuts += 1
         if then is not None:
             server.sendall(said)
-            while READY not in server.recv(1 << 20):
+            while (reply := server.recv(1 << 20)) and READY not in reply:
                 pass
             then()
         return True
