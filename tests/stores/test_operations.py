@@ -370,9 +370,8 @@ async def test_a_question_that_went_meanwhile_stops_no_sweep(store: Store, monke
     assert [one.thread_id for one in await store.sweep(LATER)] == ["b"]
 
 
-@pytest.mark.full  # not met yet
 async def test_a_question_that_cannot_be_read_stops_no_sweep(tmp_path: Path, anyio_backend: str) -> None:
-    """The others are swept; the one that was changed by hand stays as it is."""
+    """The others are swept; the one that was changed by hand stays as it is and is in no inbox."""
     request = Request("Go on?", expires=[fail(after=1)])
     async with SQLiteStore(tmp_path / "runs.db") as store:
         asked = [record("t", request, count=number) for number in range(3)]
@@ -382,8 +381,7 @@ async def test_a_question_that_cannot_be_read_stops_no_sweep(tmp_path: Path, any
             connection.execute("UPDATE questions SET asked = '{}' WHERE id = ?", (asked[1].id,))
         connection.close()
         assert {one.id for one in await store.sweep(LATER)} == {asked[0].id, asked[2].id}
-        with pytest.raises(CorruptRecordError, match=asked[1].id):
-            await store.inbox.pending()
+        assert await store.inbox.pending() == ()
 
 
 # settle
