@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any  # Any: the schema, the values of its fields, and what the user's functions take and give
 
@@ -10,11 +11,12 @@ from py_trees.behaviour import Behaviour
 from structlog.typing import FilteringBoundLogger
 
 from jianmu.engine.activity import Activity, Live
+from jianmu.engine.answers import json_text
 from jianmu.engine.clock import Clock
-from jianmu.engine.controller import InteractionController, Origin, Request
+from jianmu.engine.controller import InteractionController, Origin, Record, Request
 from jianmu.engine.events import Event, Events
 from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
-from jianmu.engine.limits import Limits, Usage
+from jianmu.engine.limits import Limits, Usage, spend
 from jianmu.engine.log import log
 from jianmu.engine.ports import MISSING, Binding, Port
 from jianmu.engine.shapes import refuse_other
@@ -22,7 +24,7 @@ from jianmu.engine.state import StateManager
 from jianmu.engine.suspend import Suspended
 from jianmu.engine.ticker import Ticker
 from jianmu.engine.tree import rounds_of
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import NotAnsweredError, RunError, SetupError
 
 
 class RunContext:
@@ -96,9 +98,12 @@ class NodeContext:
         path: the node's path.
         asked_here: the questions that the node has asked in this process.
         is_read_only: whether the node is only looked at.
+        scope: what stands before the keys of questions and effects; see `within`.
+        tool_call_id: the tool call that questions are about.
     """
 
-    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "is_read_only", "manager", "node", "path", "run")
+    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "is_read_only", "manager", "node", "path", "run",
+                 "scope", "tool_call_id")  # fmt: skip
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
@@ -108,6 +113,8 @@ class NodeContext:
         self.is_read_only = False
         self.path = path
         self.node = node
+        self.scope = ""
+        self.tool_call_id: str | None = None
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
 
@@ -211,28 +218,85 @@ class NodeContext:
             NotAnsweredError: declined, cancelled, expired or withdrawn.
             TreeMismatchError: the question was asked before a load, by a program that asked for something else.
         """
+        (answer,) = self._answers((request,), (key or request.key or self.node.name,), None)
+        if isinstance(answer, NotAnsweredError):
+            raise answer
+        return answer
+
+    async def ask_all(self, requests: Sequence[Request], *, group: str | None = None) -> list[Any]:
+        """Return the answers to questions that are asked at once, in their order, when all of them have ended.
+
+        A `NotAnsweredError` stands in the place of each that was declined, cancelled, withdrawn or has expired. Until
+        then it is as with `ask`; each request needs a `key` of its own.
+
+        Args:
+            requests: what to ask; none is no question.
+            group: shown with each question; by default an id that stands for these keys.
+
+        Raises:
+            SetupError: two requests have one key, or one has none.
+        """
+        keys = [request.key or "" for request in requests]
+        if len({*keys}) < len(keys) or "" in keys:
+            raise SetupError(f"node '{self.path}': ask_all() takes requests with a key each: Request(..., key=...)")
+        return self._answers(requests, keys, group or self.origin().identity("group", json_text(keys)))
+
+    def _answers(self, requests: Sequence[Request], keys: Sequence[str], group: str | None) -> list[Any]:
+        """Return the answers, or end the coroutine if one is not in."""
         activity, live = self._asking()
-        interaction = self.run.interaction
-        origin = self.origin()
-        key = key or request.key or self.node.name
+        pairs = [
+            (self._asked(activity, one, self.scope + key, group), one) for one, key in zip(requests, keys, strict=True)
+        ]
+        if any(record.status == "open" for record, _ in pairs):
+            live.has_asked = True
+            raise Suspended
+        return [self._delivered(record.id, request) for record, request in pairs]
+
+    def _asked(self, activity: Activity, request: Request, key: str, group: str | None) -> Record:
+        """Return the question as it stands; it is asked unless it was."""
+        interaction, origin = self.run.interaction, self.origin()
         record = interaction.latest(origin, key)
         if record is None or (record.refusal is not None and record.consumed_at and record.id not in activity.asked):
-            record = interaction.ask(origin, request, self.manager.get(), key=key)
+            about = request.tool_call_id or self.tool_call_id
+            state = self.manager.get()
+            record = interaction.ask(origin, request, state, key=key, tool_call_id=about, group=group, url=request.url)
             self.asked_here.add(record.id)
         if record.id not in self.asked_here:
             refuse_other(record.question, request, self.path)
         activity.asked.add(record.id)
-        if record.status == "open":
-            live.has_asked = True
-            raise Suspended
-        return interaction.deliver(record.id, request)
+        return record
+
+    def _delivered(self, id: str, request: Request) -> Any:
+        try:
+            return self.run.interaction.deliver(id, request)
+        except NotAnsweredError as refused:
+            return refused
 
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between."""
         self._refuse_condition("use once")
         live = self.activity.live if self.activity is not None else None
         scope = EffectScope(self, live.journal if live is not None else set())
-        return await self.run.journal.once(scope, key, fn, *args, **options)
+        return await self.run.journal.once(scope, self.scope + key, fn, *args, **options)
+
+    def within(self, scope: str, tool_call_id: str | None = None) -> NodeContext:
+        """Return the same context for a part of the node's work, whose keys have `scope` before them.
+
+        Args:
+            scope: tells the keys of this part from those of others.
+            tool_call_id: shown with the questions that are asked there.
+        """
+        part = copy.copy(self)
+        part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
+        return part
+
+    def spend(self, **amounts: float) -> None:
+        """Count what the node is about to use: `requests=1`, `tool_calls=3`.
+
+        Raises:
+            LimitExceeded: the run may not use so much; nothing was counted. It ends the run.
+        """
+        spend(self.run.limits, self.run.usage, amounts, self.path)
 
     def _asking(self) -> tuple[Activity, Live]:
         """Return the live entry that asks; refuse what could not be asked."""

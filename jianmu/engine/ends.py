@@ -54,3 +54,10 @@ class End:
     limit: LimitExceeded | None = None
     error: BaseException | None = None
     outcome: Outcome | None = None
+
+    @classmethod
+    def by(cls, error: BaseException) -> End:
+        """Return the end of a run by an exception; a limit that a node came up against is an end of its own."""
+        if isinstance(error, LimitExceeded):
+            return cls(Status.INVALID, limit=error)
+        return cls(Status.INVALID, error=error)

@@ -18,6 +18,7 @@ from jianmu.engine.effects import Call, Result, shielded
 from jianmu.engine.questions import Origin, Rounds, digest
 from jianmu.engine.record import read_rows
 from jianmu.engine.request import Request
+from jianmu.engine.suspend import is_suspension
 from jianmu.errors import CorruptRecordError, JournalMismatchError, OutcomeUnknownError, SetupError
 
 Per = Literal["round", "activation"]
@@ -191,7 +192,7 @@ class Journal:
         return self._put(entry, state="done", result=result)
 
     def fail(self, entry: Entry, error: BaseException) -> Entry:
-        """Record that it raised; the next attempt calls it again."""
+        """Record that it raised, or has asked and waits for the answer; the next attempt calls it again."""
         return self._put(entry, state="failed", error=type(error).__name__)
 
     def lose(self, entry: Entry) -> Entry:
@@ -200,9 +201,14 @@ class Journal:
 
     def new_activation(self, origin: Origin) -> None:
         """Record that a node starts anew (not that it goes on): its effects per activation are called again."""
-        past = [entry for entry in self._entries.values() if entry.activation is not None and entry.origin == origin]
-        for entry in past:
-            self._put(entry, is_past=True)
+        for entry in [*self._entries.values()]:
+            if entry.activation is not None and not entry.is_past and entry.origin == origin:
+                self._put(entry, is_past=True)
+
+    def recorded(self, origin: Origin, key: str, *, per: Per = "round") -> Entry | None:
+        """Return an effect as it stands, or None if this round or activation has none under the key."""
+        entry = self._entries.get(origin.identity("effect" if per == "round" else "activation", key))
+        return None if entry is None or entry.is_past else entry
 
     def forget_round(self, rounds: Rounds) -> None:
         """Remove the entries of a closed round: the rounds around the loop, then (loop path, round)."""
@@ -265,9 +271,10 @@ class Journal:
         async def attempt() -> None:
             try:
                 value = await call.run()
-            except Exception as error:
-                if effect:
+            except BaseException as error:
+                if effect and (isinstance(error, Exception) or is_suspension(error)):
                     self.fail(entry, error)
+                if effect and isinstance(error, Exception):
                     await scope.sync()
                 raise
             done.append(self.finish(entry, kind.to_json(value)))

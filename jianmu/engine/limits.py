@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,6 +73,27 @@ def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
         counter, unit = COUNTED[name]
         used = getattr(usage, counter)
         if used > most or (used == most and name in USED_BY_GOING_ON):
-            text = f"the run has used its {most:g} {unit}: go on with agent.recover(limits=Limits({name}=...))"
-            return LimitExceeded(text, limit=name)
+            return _over(name, most, unit)
     return None
+
+
+def spend(limits: Limits, usage: Usage, amounts: Mapping[str, float], path: str) -> None:
+    """Add what a node is about to use, or raise and add nothing, if that is more than the run may use.
+
+    Args:
+        limits: the most.
+        usage: what was used so far.
+        amounts: by the names of `Usage`.
+        path: the node's path.
+    """
+    for name, most in limits.given:
+        counter, unit = COUNTED[name]
+        if amounts.get(counter, 0) > 0 and getattr(usage, counter) + amounts[counter] > most:
+            raise _over(name, most, unit, path)
+    for counter, amount in amounts.items():
+        setattr(usage, counter, getattr(usage, counter) + amount)
+
+
+def _over(name: str, most: float, unit: str, path: str | None = None) -> LimitExceeded:
+    text = f"the run has used its {most:g} {unit}: go on with agent.recover(limits=Limits({name}=...))"
+    return LimitExceeded(text, limit=name, path=path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar  # Any: the schema, its values, what the user's functions take and give
 
 from py_trees.behaviour import Behaviour
@@ -78,6 +78,10 @@ class NodeMixin:
     async def ask(self, request: Request, *, key: str | None = None) -> Any:
         """Return the answer to a question; until it is in, the coroutine ends here and the run suspends."""
         return await self.context.ask(request, key=key)
+
+    async def ask_all(self, requests: Sequence[Request], *, group: str | None = None) -> list[Any]:
+        """Return the answers to questions that are asked at once; see `NodeContext.ask_all`."""
+        return await self.context.ask_all(requests, group=group)
 
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between.

@@ -57,6 +57,8 @@ class Request:
         assignee: who is to answer.
         metadata: JSON for programs that deal with the question.
         private: JSON that is kept with the question and never shown.
+        tool_call_id: the tool call that it is about.
+        url: where to answer, if elsewhere.
 
     Raises:
         SetupError: a part of it cannot be used; at once.
@@ -72,6 +74,8 @@ class Request:
     assignee: str | None = None
     metadata: Mapping[str, JsonValue] | None = None
     private: JsonValue = field(default=None, repr=False)
+    tool_call_id: str | None = None
+    url: str | None = None
     details: JsonObject = field(init=False, repr=False)
     door: Door = field(init=False, repr=False)
     steps: tuple[Step, ...] = field(init=False, repr=False)
@@ -80,7 +84,8 @@ class Request:
         """Refuse what could fail only when somebody waits."""
         if not isinstance(self.message, str) and not callable(self.message):
             raise SetupError(f"Request(message) is a text or a function of the snapshot, not {self.message!r}")
-        for name, given in (("reason", self.reason), ("key", self.key), ("assignee", self.assignee)):
+        for name in ("reason", "key", "assignee", "tool_call_id", "url"):
+            given = getattr(self, name)
             if not (isinstance(given, str) and given) and (given is not None or name == "reason"):
                 raise SetupError(f"Request({name}=...) is a text that is not empty, not {given!r}")
         if not callable(self.data):

@@ -158,7 +158,7 @@ class ReactiveRunner(Generic[S]):
                 await self.park(End(Status.INVALID))
             raise
         except BaseException as error:  # noqa: BLE001  # Ctrl-C and exceptions alike: nothing may stay alive
-            end = End(Status.INVALID, error=self.failures.gather(error, self.tasks))
+            end = End.by(self.failures.gather(error, self.tasks))
             await self.park(end)
             return end
         finally:

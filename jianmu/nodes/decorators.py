@@ -18,7 +18,7 @@ from jianmu.engine.control import Steps
 from jianmu.engine.failures import is_caught
 from jianmu.engine.passes import Pass
 from jianmu.engine.tree import ancestors, rounds_of
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import LimitExceeded, RunError, SetupError
 from jianmu.nodes.base import SECONDS, TRUTH, Branch, Number, Option, Wrapper, call_of, is_async, whole
 
 Caught: TypeAlias = type[Exception] | tuple[type[Exception], ...]
@@ -80,14 +80,16 @@ class Catching(Wrapper):
         self._on: tuple[type[Exception], ...] = kinds
 
     def catches(self, error: BaseException) -> bool:
-        """Whether an exception is taken here."""
-        return isinstance(error, self._on)
+        """Whether an exception is taken here; the end of what a run may use is not."""
+        return isinstance(error, self._on) and not isinstance(error, LimitExceeded)
 
     def _caught(self) -> Generator[Behaviour, None, Exception | None]:
         """Tick the child; return what it raises, if that is taken; the child is halted then."""
         try:
             yield self.decorated
         except self._on as error:
+            if not self.catches(error):
+                raise
             self.halt(self.decorated)
             return error
         return None

@@ -462,4 +462,5 @@ async def test_the_names_are_those_of_the_contract() -> None:
     assert list(inspect.signature(Answer).parameters) == ["id", "payload", "action", "by", "key", "metadata"]
     assert list(inspect.signature(Request).parameters) == [
         *("message", "answer", "reason", "key", "data", "expires", "assignee", "metadata", "private"),
+        *("tool_call_id", "url"),
     ]
