@@ -369,7 +369,7 @@ async def test_results_pass_through_json_the_first_time_too() -> None:
     assert await journal.once(Entry(), "tuples", tuple, [1, 2], result=tuple[int, int]) == (1, 2)
 
 
-@pytest.mark.parametrize(("value", "kind"), [(object(), Any), ("x", int), (None, int), (lambda: 1, Any)], ids=repr)
+@pytest.mark.parametrize(("value", "kind"), [(object(), Any), ("x", int), (None, int), (lambda: 1, Any)])
 async def test_a_result_that_cannot_be_kept_is_an_unknown_outcome(value: Any, kind: Any) -> None:
     """It is a SetupError that names key and types, without the value; the effect is not called done or failed."""
     journal = Journal()
