@@ -24,7 +24,7 @@ def _new_id() -> str:
 
 
 class Usage(BaseModel):
-    """What one reply of a model has cost.
+    """What one reply of a model has cost, or several together.
 
     Attributes:
         input_tokens: tokens of the request, cached ones too.
@@ -33,6 +33,8 @@ class Usage(BaseModel):
         cache_write_tokens: those of the request that were put into one.
         reasoning_tokens: those of the reply that are reasoning.
         cost: money, in the unit that the model reports; None where it does not.
+        requests: requests to models, failed ones too; of sums only.
+        tool_calls: calls of tools; of sums only.
     """
 
     model_config = _FROZEN
@@ -43,6 +45,8 @@ class Usage(BaseModel):
     cache_write_tokens: int = Field(default=0, ge=0)
     reasoning_tokens: int = Field(default=0, ge=0)
     cost: float | None = Field(default=None, ge=0)
+    requests: int = Field(default=0, ge=0)
+    tool_calls: int = Field(default=0, ge=0)
 
     @property
     def tokens(self) -> int:

@@ -290,8 +290,8 @@ class NodeContext:
         part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
         return part
 
-    def spend(self, **amounts: float) -> None:
-        """Count what the node is about to use: `requests=1`, `tool_calls=3`.
+    def spend(self, **amounts: float | None) -> None:
+        """Count what the node is about to use: `requests=1`, `tool_calls=3`, `tokens=None` if not known yet.
 
         Raises:
             LimitExceeded: the run may not use so much; nothing was counted. It ends the run.

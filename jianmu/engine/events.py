@@ -84,6 +84,20 @@ class Token(Event):
     count: int = 1
 
 
+class Retried(Event):
+    """A request to a model has failed and is sent again: what `Token` has told of its reply is void.
+
+    Attributes:
+        reason: why it failed.
+        wait: seconds until it is sent again.
+        model: who is asked then.
+    """
+
+    reason: str
+    wait: float = 0.0
+    model: str = ""
+
+
 class ToolCalled(Event):
     """A tool is called."""
 

@@ -77,21 +77,22 @@ def exceeded(limits: Limits, usage: Usage) -> LimitExceeded | None:
     return None
 
 
-def spend(limits: Limits, usage: Usage, amounts: Mapping[str, float], path: str) -> None:
+def spend(limits: Limits, usage: Usage, amounts: Mapping[str, float | None], path: str) -> None:
     """Add what a node is about to use, or raise and add nothing, if that is more than the run may use.
 
     Args:
         limits: the most.
         usage: what was used so far.
-        amounts: by the names of `Usage`.
+        amounts: by the names of `Usage`; None for what is not known yet: something has to be left of it.
         path: the node's path.
     """
     for name, most in limits.given:
         counter, unit = COUNTED[name]
-        if amounts.get(counter, 0) > 0 and getattr(usage, counter) + amounts[counter] > most:
+        amount, used = amounts.get(counter, 0), getattr(usage, counter)
+        if used >= most if amount is None else amount > 0 and used + amount > most:
             raise _over(name, most, unit, path)
     for counter, amount in amounts.items():
-        setattr(usage, counter, getattr(usage, counter) + amount)
+        setattr(usage, counter, getattr(usage, counter) + (amount or 0))
 
 
 def _over(name: str, most: float, unit: str, path: str | None = None) -> LimitExceeded:

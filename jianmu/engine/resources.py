@@ -53,6 +53,8 @@ class Resources:
     def add(self, top: Behaviour) -> None:
         """Set up all nodes of a subtree, children first; while the tree is not set up they are left for later.
 
+        One with `can_be_late` that is put in later opens what it needs when it needs it: it is not opened here.
+
         Raises:
             SetupError: a node wants to be opened, and the tree is open already.
         """
@@ -63,6 +65,8 @@ class Resources:
             if _overrides(node, "shutdown"):
                 self._closers.append(node)
             if _hook(node, "open") or _hook(node, "close"):
+                if self._is_open and getattr(node, "can_be_late", False):
+                    continue
                 self._refuse_late(node)
                 self._openers.append(node)
 

@@ -19,15 +19,18 @@ from jianmu.nodes.decorators import Catch, Finally, ForceFailure, ForceSuccess, 
 from jianmu.nodes.decorators import Repeat, Retry
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
+from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer, SimpleLLMNode
+from jianmu.nodes.projections import ContextBudget, Reminders, RequestProjection
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer
 
 __all__ = [
-    "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "Control", "Cooldown", "Count",
-    "EternalGuard", "FailureIsRunning", "FailureIsSuccess", "Finally", "ForEach", "ForceFailure", "ForceSuccess",
-    "Guard", "IfThenElse", "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot", "Parallel",
-    "ParallelPolicy", "PassThrough", "Race", "Repeat", "Request", "Retry", "RunningIsFailure", "RunningIsSuccess",
-    "Selector", "Sequence", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch",
-    "Timeout", "Timer", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition", "default",
-    "escalate", "fail",
+    "AgentLLMNode", "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "ContextBudget", "Control",
+    "Cooldown", "Count", "EternalGuard", "FailureIsRunning", "FailureIsSuccess", "Finally", "ForEach", "ForceFailure",
+    "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse", "InteractiveNode", "Invert", "Inverter",
+    "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy", "PassThrough", "Race", "Reminders", "Repeat",
+    "Request", "RequestProjection", "Retry", "RunningIsFailure", "RunningIsSuccess", "Selector", "Sequence",
+    "SimpleLLMNode", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout",
+    "Timer", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition", "default", "escalate",
+    "fail",
 ]  # fmt: skip

@@ -1,0 +1,328 @@
+"""Nodes that ask a language model: AgentLLMNode, SimpleLLMNode; and HasFinalAnswer, which looks at what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast  # Any: snapshots, functions and output types are the users'
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+from py_trees.composites import Parallel
+
+from jianmu.engine.node import Node, NodeMixin
+from jianmu.engine.ports import Port
+from jianmu.engine.state import Clear, Replace
+from jianmu.engine.tree import ancestors, descend, path_of
+from jianmu.engine.typefit import fits
+from jianmu.errors import SetupError
+from jianmu.message import Message, Usage, human
+from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
+from jianmu.nodes.base import call_of, give_ports, plain
+from jianmu.nodes.pairing import call_ids, with_own_ids
+from jianmu.nodes.replies import ModelNode, Prompt
+from jianmu.nodes.streaming import Shown
+from jianmu.tool.base import Tool
+from jianmu.tool.toolbox import Toolbox
+
+Tools: TypeAlias = Toolbox | Iterable[Tool | Toolbox | Callable[..., Any]] | None
+FIELDS = ("streaming_output", "actions", "rounds", "final_answer", "done")
+"""What AgentLLMNode writes where the schema has it, in a namespace where it is Ephemeral."""
+
+
+class AgentLLMNode(ModelNode):
+    """Ask the model for the next message of the conversation and append it.
+
+    Reads `messages`. The request is the system prompt and the conversation, as the projections above the node change it
+    (see RequestProjection); each tool call in it has exactly one result, next to it. Where the schema has the fields,
+    it writes:
+    - `streaming_output`: the text as it comes in, from "" at the start on;
+    - `messages`: the reply, with its usage; calls whose id another call has get ids of their own;
+    - `actions`: the calls of the reply, `[]` when there are none;
+    - `rounds`: one more for each reply;
+    - `final_answer` and `done`: the text (or the object, with `output`, where the field is of that type) and True for a
+      reply without calls; for one with calls they go back to their defaults;
+    - `usage`, a `jianmu.message.Usage`: what this thread has used so far, with this reply.
+
+    The text is told as `Token` events, and as `Retried` that what was told is void. Requests, tokens and cost count for
+    the limits of the run.
+    SUCCESS when a reply is in.
+    RUNNING while it is awaited.
+    FAILURE when the model refused, cannot be reached, takes no more requests or not so long ones, answered nothing, or,
+    with `output`, twice something of another form; the feedback says why. `messages` stays as it is.
+    What only the program can put right (`BadRequestError`: the key, the name of the model) is raised, and
+    `LimitExceeded` before a request that the run may not send any more.
+    Halting ends the request. Nothing is written; `streaming_output` stays until the next call.
+
+    Args:
+        name: the node's name.
+        model: who is asked: a ChatModel, or its name as `jianmu.model.lookup` takes it.
+        tools: what the model may call: a Toolbox, or tools and functions.
+        system: the system prompt, or a function of the snapshot that returns it.
+        settings: how to answer.
+        output: the type that a reply without calls has to have; one that has not is sent back once.
+        namespace: where the Ephemeral ones of the fields above are kept, `messages` apart.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: ChatModel | str,
+        tools: Tools = None,
+        system: Prompt = None,
+        settings: Settings | None = None,
+        output: Any = None,
+        namespace: str | None = None,
+    ) -> None:
+        super().__init__(name, model=model, system=system, settings=settings, output=output)
+        self._tools = toolbox_of(self, tools)
+        self._kind = output
+        self.namespace = namespace
+        self._places: dict[str, str | None] = {}
+        self._is_counting = False
+
+    async def open(self) -> None:
+        """Open the model and the tools for as long as the tree is open."""
+        await self._tools.open()
+        try:
+            await super().open()
+        except BaseException:
+            await self._tools.close()
+            raise
+
+    async def close(self) -> None:
+        """Close what `open` has opened."""
+        try:
+            await super().close()
+        finally:
+            await self._tools.close()
+
+    def on_bound(self) -> None:
+        """Refuse a state without `messages`, and a stream that another node writes at the same time."""
+        schema, path = self.context.manager.schema, self.context.path
+        if not fits(list[Message], schema.types.get("messages", int)):
+            raise SetupError(
+                f"node '{path}' keeps the conversation in the field messages, which {schema.model.__name__} does not "
+                f"have: write messages: Annotated[list[Message], operator.add] = Field(default_factory=list)",
+                path=path,
+            )
+        self._places = places_of(self, self.namespace)
+        self._is_counting = schema.types.get("usage") is Usage
+        if "streaming_output" in self._places:
+            _refuse_shared(self)
+
+    async def _work(self) -> Status:
+        """Ask, and write the reply."""
+        self.context.manager.reset_call_fields(self.namespace)
+        shown = self._shown()
+        specs = [ToolSpec(one.name, one.description, one.parameters) for one in self._tools.tools]
+        request = self._request(self._conversation(), tools=specs)
+        reply, value = await self._fitting(request, shown)
+        self._write(reply, value, shown)
+        return Status.SUCCESS
+
+    def _conversation(self) -> Sequence[Message]:
+        return cast("Sequence[Message]", self.context.manager.read("messages") or ())
+
+    def _shown(self) -> Shown:
+        if "streaming_output" not in self._places:
+            return Shown(self.context, None)
+        return Shown(self.context, lambda text: self._put({"streaming_output": text}))
+
+    def _failed(self) -> None:
+        """Count what was used all the same."""
+        self._put({}, self._usage())
+
+    def _write(self, reply: Finish, value: Any, shown: Shown) -> None:
+        """Write what came of a reply, in as few writes as there are places."""
+        taken = call_ids(self._conversation()) if reply.message.tool_calls else set[str]()
+        message = with_own_ids(reply.message, taken)
+        if message.usage is None:
+            message = message.model_copy(update={"usage": reply.usage})
+        fields: dict[str, Any] = {"actions": [*message.tool_calls], "rounds": self._round()}
+        if message.tool_calls:
+            fields |= {"final_answer": Clear(), "done": Clear()}
+        else:
+            fields |= {"final_answer": self._answer(message, value), "done": True}
+        text = shown.rest()
+        if text is not None:
+            fields["streaming_output"] = text
+        manager = self.context.manager
+        if not manager.has_reducer("messages"):
+            self.transform_field("messages", lambda messages: [*(messages or ()), message])
+            self._put(fields, self._usage())
+        else:
+            self._put(fields, {"messages": [message], **self._usage()})
+
+    def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
+        """Write fields where they are kept; those that the schema does not have are left out."""
+        by_place: dict[str | None, dict[str, Any]] = {None: {**(plain or {})}}
+        manager = self.context.manager
+        for name, value in fields.items():
+            if name in self._places:
+                is_folded = manager.has_reducer(name) and not isinstance(value, Clear)
+                by_place.setdefault(self._places[name], {})[name] = Replace(value) if is_folded else value
+        for place in reversed(by_place):
+            if by_place[place]:
+                self.write_state(by_place[place], place)
+
+    def _round(self) -> int:
+        if "rounds" not in self._places:
+            return 0
+        return (self.context.manager.read("rounds", namespace=self._places["rounds"]) or 0) + 1
+
+    def _usage(self) -> dict[str, Any]:
+        """Return the write that counts what was used for the thread."""
+        if not self._is_counting:
+            return {}
+        manager = self.context.manager
+        return {"usage": self._spent if manager.has_reducer("usage") else manager.read("usage") + self._spent}
+
+    def _answer(self, message: Message, value: Any) -> Any:
+        types = self.context.manager.schema.types
+        return value if fits(type(value), types.get("final_answer", str)) else message.text
+
+
+class SimpleLLMNode(ModelNode):
+    """Ask the model one thing and write the answer to the field `into`, or to `field.key` of a dict field.
+
+    `prompt` is a field's name, `Const("text")`, or a function of the snapshot that returns a text, parts, or messages.
+    The answer is a text; with `output` an object of that type, validated. One that does not fit is sent back to the
+    model with what is wrong, once. The text is told as `Token` events. Requests, tokens and cost count for the limits
+    of the run. No conversation is read or written.
+    SUCCESS when the answer is written.
+    RUNNING while it is awaited.
+    FAILURE when the model refused, cannot be reached, takes no more requests or not so long ones, answered nothing, or
+    twice something of another form; the feedback says why, and nothing is written.
+    What only the program can put right is raised, and `LimitExceeded` before a request that the run may not send.
+    Halting ends the request; nothing is written.
+
+    Args:
+        name: the node's name.
+        model: who is asked: a ChatModel, or its name as `jianmu.model.lookup` takes it.
+        prompt: what is asked.
+        into: where the answer goes; without it it is dropped.
+        output: the type of the answer: a Pydantic model, or another type that Pydantic validates.
+        system: the system prompt, or a function of the snapshot that returns it.
+        settings: how to answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: ChatModel | str,
+        prompt: object,
+        into: str | None = None,
+        output: Any = str,
+        system: Prompt = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(name, model=model, system=system, settings=settings, output=output)
+        self._ask = prompt if callable(prompt) else None
+        if self._ask is not None:
+            plain(self, "prompt", self._ask)
+        ports = {"into": Port("into", True, output, None)}
+        ports |= {} if self._ask else {"prompt": Port("prompt", False, str)}
+        given = {"into": into, "prompt": None if self._ask else prompt}
+        give_ports(self, ports, {name: value for name, value in given.items() if value is not None})
+
+    async def _work(self) -> Status:
+        """Ask, and write the answer."""
+        _, value = await self._fitting(self._request(self._question()), Shown(self.context, None))
+        self.write_port("into", value)
+        return Status.SUCCESS
+
+    def _question(self) -> list[Message]:
+        """Return what is asked, as messages."""
+        asked: Any = self._ask(self.read_state()) if self._ask else self.context.read_port("prompt")
+        given: list[Any] = [*cast("Sequence[Any]", asked)] if isinstance(asked, list | tuple) else [asked]
+        return given if _is_conversation(given) else [human(cast("Any", asked), id=f"prompt:{self.context.path}")]
+
+
+class HasFinalAnswer(Node):
+    """Whether the model has given its final answer: `done` is true, or `final_answer` has something in it.
+
+    SUCCESS when it has.
+    FAILURE when it has not.
+    """
+
+    def __init__(self, name: str | None = None, *, namespace: str | None = None) -> None:
+        super().__init__(name)
+        self._namespace = namespace
+        self._places: dict[str, str | None] = {}
+
+    def on_bound(self) -> None:
+        """Refuse a state that has neither field."""
+        places = places_of(self, self._namespace)
+        self._places = {name: places[name] for name in ("done", "final_answer") if name in places}
+        if not self._places:
+            path, model = self.context.path, self.context.manager.schema.model.__name__
+            raise SetupError(
+                f"node '{path}' looks at the fields final_answer and done, and {model} has neither: write "
+                f'final_answer: Annotated[str | None, Ephemeral(scope="run")] = None',
+                path=path,
+            )
+
+    def update(self) -> Status:
+        """Look at the fields."""
+        read = self.context.manager.read
+        has = any(read(name, namespace=place) not in (None, False, "") for name, place in self._places.items())
+        return Status.SUCCESS if has else Status.FAILURE
+
+
+def toolbox_of(node: Behaviour, tools: Tools) -> Toolbox:
+    """Return what was given as `tools` as one box."""
+    if isinstance(tools, Toolbox):
+        return tools
+    if isinstance(tools, Tool) or callable(tools) or isinstance(tools, str):
+        raise SetupError(f"{call_of(node, 'tools')} takes a Toolbox or a list of tools, not {tools!r}: write [...]")
+    return Toolbox(*(tools or ()))
+
+
+def places_of(node: NodeMixin, namespace: str | None) -> dict[str, str | None]:
+    """Return where each field that the schema has is kept: Ephemeral ones in the namespace, others as they are."""
+    schema = node.context.manager.schema
+    if namespace is not None:
+        schema.check_namespace(namespace)
+    known = {name: schema.fields[name] for name in FIELDS if name in schema.fields}
+    return {name: namespace if field.policy.scope else None for name, field in known.items()}
+
+
+def _is_conversation(given: Sequence[Any]) -> bool:
+    return bool(given) and all(isinstance(one, Message) for one in given)
+
+
+def _refuse_shared(node: AgentLLMNode) -> None:
+    """Refuse a node that would stream into the same field as another one at the same time."""
+    for other in _beside(node):
+        if isinstance(other, AgentLLMNode) and other.namespace == node.namespace:
+            one, two = sorted((path_of(node), path_of(other)))
+            call = f'{type(other).__name__}("{other.name}", ..., namespace="{other.name}")'
+            raise SetupError(
+                f"nodes '{one}' and '{two}' may run at the same time and stream into the same fields: "
+                f"give each a namespace of its own, {call}",
+                path=node.context.path,
+            )
+
+
+def _beside(node: Behaviour) -> Iterator[Behaviour]:
+    """Yield the nodes on the same state that may be at work at the same time."""
+    child = node
+    for above in ancestors(node):
+        if isinstance(above, Parallel) or getattr(above, "is_parallel", False):
+            for sibling in above.children:
+                yield from () if sibling is child else _on_this_state(sibling)
+        if getattr(above, "inner_state", None) is not None:
+            return
+        child = above
+
+
+def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:
+    """Yield a node and those below it, apart from what is inside of an agent used as a node."""
+    inside: set[int] = set()
+    for node in descend(top):
+        if id(node) in inside or getattr(node, "inner_state", None) is not None:
+            inside |= {id(below) for below in node.children}
+        else:
+            yield node

@@ -1,0 +1,146 @@
+"""The text of a reply as it comes in: shown in the state and told as events, in time that grows with its length alone.
+
+1. What came in is shown when the node is about to wait for more: at most once in each turn of the event loop.
+2. A text that has grown long is shown in pieces that grow with it, or when it has not been shown for a while: a write
+   costs what the whole text is long.
+3. The first pieces of a turn are an event each; what comes beyond that in the same turn is one event with its count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar  # Any: what an event loop and its coroutines exchange
+
+from jianmu.engine.context import NodeContext
+from jianmu.engine.events import Token
+
+T = TypeVar("T")
+LONG = 16_384
+"""Characters from which on a text is shown in growing pieces."""
+SHARE = 64
+"""A long text is shown when a piece of this share of it has come in."""
+SECONDS = 0.1
+"""A long text is shown, however small the piece, when this time has passed since it was shown."""
+EACH = 100
+"""Pieces that are an event each in one turn of the loop."""
+
+
+class Shown:
+    """Shows the text of one reply in a field, if the state has one, and tells its pieces as `Token` events.
+
+    Args:
+        context: the node's.
+        write: writes the whole text to the state, or None if it is not shown there.
+    """
+
+    __slots__ = ("_clock", "_context", "_emitted", "_events", "_fresh", "_is_void", "_late", "_length", "_text",
+                 "_when", "_write")  # fmt: skip
+
+    def __init__(self, context: NodeContext, write: Callable[[str], None] | None) -> None:
+        self._context = context
+        self._events = context.run.events
+        self._clock = context.clock
+        self._write = write
+        self._text = ""
+        self._fresh: list[str] = []
+        self._length = 0
+        self._late: list[str] = []
+        self._emitted = 0
+        self._is_void = False
+        self._when = context.clock.now()
+
+    def take(self, piece: str) -> None:
+        """Take a piece of the text."""
+        if self._write is not None:
+            self._fresh.append(piece)
+            self._length += len(piece)
+        if not self._events.is_heard:
+            return
+        if self._emitted < EACH:
+            self._emitted += 1
+            self._context.emit(Token(text=piece))
+        else:
+            self._late.append(piece)
+
+    def void(self) -> None:
+        """Forget the text: it is no part of the reply."""
+        self.tell()
+        self._fresh.clear()
+        self._length = 0
+        self._is_void = bool(self._text)
+        self._text = ""
+
+    def tell(self) -> None:
+        """Tell what came in beyond the pieces that are an event each."""
+        self._emitted = 0
+        if self._late:
+            late, self._late = self._late, []
+            self._context.emit(Token(text="".join(late), count=len(late)))
+
+    def show(self) -> None:
+        """Show what came in, if it is time."""
+        self.tell()
+        if (self._fresh or self._is_void) and self._is_time():
+            self.write()
+
+    def write(self) -> None:
+        """Write the text if it differs from what is shown."""
+        text = self.rest()
+        if text is not None and self._write is not None:
+            self._when = self._clock.now()
+            self._write(text)
+
+    def rest(self) -> str | None:
+        """Return the whole text if that is not what is shown, and take it as shown."""
+        if not (self._fresh or self._is_void):
+            return None
+        self._text += "".join(self._fresh)
+        self._fresh.clear()
+        self._length = 0
+        self._is_void = False
+        return self._text
+
+    def _is_time(self) -> bool:
+        known = len(self._text)
+        if known < LONG or self._length * SHARE >= known or self._is_void:
+            return True
+        return self._clock.now() - self._when >= SECONDS
+
+
+class Pausing(Awaitable[T], Generic[T]):
+    """Awaits `work` and calls `pause` each time before the event loop gets its turn.
+
+    What `pause` raises is raised where `work` was waiting, when it goes on.
+    """
+
+    def __init__(self, work: Awaitable[T], pause: Callable[[], None]) -> None:
+        self._work = work
+        self._pause = pause
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Go on with the work, turn by turn, as `await` does."""
+        inner: Any = self._work.__await__()  # Any: a coroutine's, which also has throw() and close()
+        go_on: Callable[[], Any] = partial(next, inner)
+        while True:
+            try:
+                wish = go_on()
+            except StopIteration as end:
+                return end.value
+            problem = self._attempt()
+            try:
+                given = yield wish
+            except GeneratorExit:
+                inner.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # whatever the event loop throws in goes to the work
+                go_on = partial(inner.throw, error)
+            else:
+                go_on = partial(inner.send, given) if problem is None else partial(inner.throw, problem)
+
+    def _attempt(self) -> Exception | None:
+        try:
+            self._pause()
+        except Exception as error:  # noqa: BLE001  # raised in the work, which is in the midst of a wait
+            return error
+        return None

@@ -1,0 +1,87 @@
+"""AgentLLMNode: what it asks, what it writes, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from jianmu.engine.events import Token
+from jianmu.message import Usage, ai, human
+from jianmu.model import ScriptedModel, Turn
+from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence
+from tests.cases.leaves import FAILURE, SUCCESS
+from tests.nodes.talk import agent, asked, call, events_of, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_reply_is_appended_and_is_the_final_answer() -> None:
+    """A reply without calls is appended; `actions` is empty, `rounds` counted, `final_answer` and `done` are set."""
+    with ScriptedModel(["the sea is wide"]) as model:
+        made = agent(AgentLLMNode("think", model=model))
+        assert await run(made, human("hello")) is SUCCESS
+    state = made.state
+    assert [message.text for message in state.messages] == ["hello", "the sea is wide"]
+    assert (state.actions, state.rounds, state.final_answer, state.done) == ([], 1, "the sea is wide", True)
+    assert state.streaming_output == "the sea is wide"
+
+
+async def test_a_reply_with_calls_sets_actions() -> None:
+    """A reply with calls sets `actions`; there is no final answer."""
+    with ScriptedModel([[call("1"), call("2")]]) as model:
+        made = agent(AgentLLMNode("think", model=model))
+        assert await run(made, human("hello")) is SUCCESS
+    state = made.state
+    assert [action.id for action in state.actions] == [one.id for one in state.messages[-1].tool_calls] == ["1", "2"]
+    assert (state.rounds, state.final_answer, state.done) == (1, None, False)
+
+
+async def test_usage_is_counted_in_the_message_the_thread_and_the_run() -> None:
+    """The message has its usage, `usage` that of the thread; the next run adds to it."""
+    turns = [
+        Turn("one", usage=Usage(input_tokens=3, output_tokens=1, cost=0.5)),
+        Turn("two", usage=Usage(output_tokens=2)),
+    ]
+    with ScriptedModel(turns) as model:
+        made = agent(AgentLLMNode("think", model=model))
+        await run(made, human("hello"))
+        assert made.runner.context.usage.requests == 1
+        assert (made.runner.context.usage.tokens, made.runner.context.usage.cost) == (4, 0.5)
+        await run(made, human("again"))
+    assert made.state.messages[1].usage == Usage(input_tokens=3, output_tokens=1, cost=0.5)
+    assert made.state.usage == Usage(input_tokens=3, output_tokens=3, cost=0.5, requests=2)
+
+
+async def test_tokens_are_told_as_events() -> None:
+    """Each piece of the text is a Token event with the node's path, in order."""
+    with ScriptedModel([Turn(["a", "b", "c"])]) as model:
+        made = agent(Sequence("main", memory=True, children=[AgentLLMNode("think", model=model), HasFinalAnswer()]))
+        events = await events_of(made, human("hello"))
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert [(token.text, token.path) for token in tokens] == [(text, "main/think") for text in "abc"]
+
+
+async def test_a_model_that_answers_nothing_fails() -> None:
+    """A reply with neither text nor calls is FAILURE with the reason; nothing is appended, usage is counted."""
+    with ScriptedModel([Turn("", usage=Usage(output_tokens=9), reason="length")]) as model:
+        made = agent(AgentLLMNode("think", model=model))
+        assert await run(made, human("hello")) is FAILURE
+    assert made.root.feedback_message == (
+        "model 'scripted': the model answered nothing: all the tokens it may have went into its reasoning"
+    )
+    assert [message.text for message in made.state.messages] == ["hello"]
+    assert made.state.usage == Usage(output_tokens=9, requests=1)
+
+
+async def test_a_call_without_a_result_gets_one_in_the_request() -> None:
+    """T03: the request has a result for the call right after it; `messages` in the state is unchanged."""
+    talk = [human("hello"), ai(tool_calls=[call("1")]), human("and?")]
+    with ScriptedModel(["done"]) as model:
+        made = agent(AgentLLMNode("think", model=model))
+        await run(made, *talk)
+    assert [(m.role, m.tool_call_id) for m in asked(model)] == [
+        ("human", None),
+        ("ai", None),
+        ("tool", "1"),
+        ("human", None),
+    ]
+    assert made.state.messages[:3] == talk
