@@ -23,6 +23,7 @@ from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer, SimpleLLMNode
 from jianmu.nodes.projections import ContextBudget, Reminders, RequestProjection
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer
+from jianmu.nodes.tools import ToolExecutor
 
 __all__ = [
     "AgentLLMNode", "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "ContextBudget", "Control",

@@ -1,0 +1,53 @@
+"""The conversation in the field `messages`, as the nodes of this folder read and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast  # Any: the value of a field, of the user's schema
+
+from jianmu.engine.context import NodeContext
+from jianmu.engine.state import StateManager
+from jianmu.errors import SetupError
+from jianmu.message import Message
+
+FIELD = "messages"
+
+
+def require(manager: StateManager[Any], path: str) -> None:
+    """Refuse a schema without a conversation.
+
+    Raises:
+        SetupError: with the line to write.
+    """
+    if FIELD not in manager.schema.types:
+        model, line = manager.schema.model.__name__, f"{FIELD}: Annotated[list[Message], operator.add] = []"
+        raise SetupError(f"node '{path}' keeps the conversation in '{FIELD}', which {model} lacks: {line}", path=path)
+
+
+def messages_of(context: NodeContext) -> Sequence[Message]:
+    """Return the conversation as it is now."""
+    return cast("Sequence[Message] | None", context.manager.read(FIELD)) or ()
+
+
+def append(context: NodeContext, new: Sequence[Message]) -> None:
+    """Write messages to the end of the conversation: one write, in the name of the node."""
+    if context.manager.has_reducer(FIELD):
+        context.write_state({FIELD: [*new]})
+    else:
+        context.transform_field(FIELD, lambda old: [*(old or ()), *new])
+
+
+def last_reply(messages: Sequence[Message]) -> Message | None:
+    """Return what the model has said last, or None."""
+    return next((one for one in reversed(messages) if one.role == "ai"), None)
+
+
+def answered_since(messages: Sequence[Message], reply: str) -> set[str]:
+    """Return the ids of the calls that were answered after the reply with this id."""
+    found = set[str]()
+    for message in reversed(messages):
+        if message.id == reply:
+            break
+        if message.tool_call_id is not None:
+            found.add(message.tool_call_id)
+    return found

@@ -1,0 +1,240 @@
+"""ToolExecutor: carries out the calls of the model's last reply.
+
+1. Each call of the reply gets one result, in the order of the calls, in one write, however it goes.
+2. Nothing is begun before all that need it are approved and the run may still use so many calls.
+3. A call is an effect under its id: what was carried out is not carried out again, here or in another process.
+4. Siblings of a call that asks, or that ends the run, are finished first: their results are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias  # Any: functions of the user's, and JSON
+
+import anyio
+from py_trees.common import Status
+
+from jianmu.engine.events import ToolCalled, ToolReturned
+from jianmu.engine.journal import OnUnknown
+from jianmu.engine.node import AsyncNode
+from jianmu.engine.suspend import Suspended, is_suspension
+from jianmu.errors import OutcomeUnknownError, SetupError
+from jianmu.nodes import conversation
+from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
+from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
+from jianmu.nodes.turn import CallOutcome, Turn
+from jianmu.tool.base import Tool
+from jianmu.tool.toolbox import Toolbox
+from jianmu.tool.types import Content, TextPart, ToolCall
+
+Tools: TypeAlias = Toolbox | Sequence[Tool | Toolbox | Callable[..., Any]]
+
+_ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
+
+
+class Work(NamedTuple):
+    """A call that is to be carried out.
+
+    Attributes:
+        place: its place in the reply.
+        call: what is called.
+        tool: what it calls.
+        is_edited: whether its arguments are a person's.
+    """
+
+    place: int
+    call: ToolCall
+    tool: Tool
+    is_edited: bool
+
+
+class ToolExecutor(AsyncNode):
+    """Carry out the tool calls of the model's last reply, side by side, and append their results to the conversation.
+
+    Reads `messages`, the calls at its entry; writes the results to `messages`, one for each call, in their order.
+    Calls that need approval are asked about first, as one group. Whatever goes wrong with a call is its result.
+    SUCCESS when the results are in; at once when there is nothing to call.
+    RUNNING while a call is carried out, and while a question of a call is open.
+    Halting cancels what is carried out; those calls, and those that were not begun, get a result that says so.
+
+    Args:
+        name: the node's name.
+        tools: a box, or tools, functions and boxes.
+        limit: how many calls are carried out at a time; None: all.
+        timeout: seconds for a call of a tool that has no timeout of its own. Both may follow the snapshot.
+        on_unknown: what becomes of a call that was begun and of which nobody knows whether it took effect, where its
+            tool is not idempotent: "fail" tells the model so, "ask" a person decides, "rerun" calls again.
+        remember: what an approval that is to be remembered holds for: the same "call", arguments and all, or the
+            "tool". It is kept in the field `approvals`, a dict, or in the namespace of that name.
+        approval: `assignee` and `expires` of the questions.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        tools: Tools,
+        limit: Number | None = None,
+        timeout: Number | None = None,
+        on_unknown: OnUnknown = "fail",
+        remember: Remember = "call",
+        approval: ApprovalOptions | None = None,
+    ) -> None:
+        super().__init__(name)
+        _check_word(self, "on_unknown", on_unknown, ("fail", "ask", "rerun"))
+        _check_word(self, "remember", remember, ("call", "tool"))
+        self.tools = tools if isinstance(tools, Toolbox) else Toolbox(*tools)
+        self._limit = None if limit is None else Option(self, "limit", limit, whole(1))
+        self._timeout = None if timeout is None else Option(self, "timeout", timeout, _ABOVE_0)
+        self._on_unknown: OnUnknown = on_unknown
+        self._approvals = Approvals(remember, approval or {})
+        self._turn = Turn()
+
+    def on_bound(self) -> None:
+        """Refuse a state without a conversation."""
+        conversation.require(self.context.manager, self.context.path)
+
+    async def open(self) -> None:
+        """Open the box."""
+        await self.tools.open()
+
+    async def close(self) -> None:
+        """Close the box."""
+        await self.tools.close()
+
+    def initialise(self) -> None:
+        """Take the calls of the last reply."""
+        reply = conversation.last_reply(conversation.messages_of(self.context))
+        self._turn = Turn() if reply is None else Turn(reply.id, reply.tool_calls)
+
+    def memento(self) -> Any:
+        """Return the calls, beside what every coroutine keeps."""
+        kept: dict[str, Any] | None = super().memento()
+        return {**(kept or {}), **self._turn.kept()} if self.status is Status.RUNNING else kept
+
+    def restore(self, value: Any) -> None:
+        """Take the calls back."""
+        super().restore(value)
+        self._turn = Turn.read(value)
+
+    def on_halt(self) -> None:
+        """Give the calls their results, unless the run ends while the node only waits: then it can go on."""
+        if self.status is Status.RUNNING and self._context is not None:
+            activity = self.context.activity
+            live = activity.live if activity is not None else None
+            if (live is not None and live.has_entered) or not self.context.run.is_parking:
+                self._turn.close(self.context)
+        super().on_halt()
+
+    # The work
+
+    async def update_async(self) -> Status:
+        """Carry out what has no result yet."""
+        turn = self._turn = self._turn.again()
+        wishes = {place: wish for place in turn.due(self.context) if (wish := self._wish(turn, place)) is not None}
+        verdicts = await self._decided(turn, wishes)
+        work: list[Work] = []
+        for place, verdict in verdicts.items():
+            if verdict.call is None:
+                turn.fail(place, verdict.refusal)
+            else:
+                work.append(Work(place, verdict.call, wishes[place].tool, verdict.is_edited))
+        self._count(turn, {one.call.id for one in work} - turn.counted)
+        await self._carry_out_all(turn, work)
+        turn.append(self.context)
+        return Status.SUCCESS
+
+    def _wish(self, turn: Turn, place: int) -> Wish | None:
+        """Return a call with its tool, or None where it has its result already: it cannot be carried out."""
+        call = turn.calls[place]
+        tool = self.tools.get(call.name)
+        if any(other.id == call.id for other in turn.calls[:place]):
+            text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."
+        elif tool is None:
+            text = self.tools.missing(call.name)
+        else:
+            return Wish(call, tool, turn.scope(call))
+        turn.fail(place, text)
+        return None
+
+    async def _decided(self, turn: Turn, wishes: Mapping[int, Wish]) -> dict[int, Verdict]:
+        """Return what is to become of each call, in their order."""
+        asked: dict[int, Wish] = {}
+        for place, wish in wishes.items():
+            if wish.tool.requires_approval is not False and wish.tool.check(wish.call) is None:
+                asked |= {place: wish} if self._approvals.is_due(self.context, wish) else {}
+        decided = await self._approvals.decide(self.context, asked, turn.reply) if asked else {}
+        return {place: decided.get(place) or Verdict(wish.call) for place, wish in wishes.items()}
+
+    def _count(self, turn: Turn, fresh: set[str]) -> None:
+        """Count calls that are about to be begun, all or none."""
+        if fresh:
+            self.context.spend(tool_calls=len(fresh))
+            turn.counted |= fresh
+
+    async def _carry_out_all(self, turn: Turn, work: Sequence[Work]) -> None:
+        """Carry calls out, as many at a time as may be; raise what ends the run, or a suspension, when all are done."""
+        raised: dict[int, BaseException] = {}
+        left = iter(work)
+        count = min(len(work), len(work) if self._limit is None else self._limit())
+        if count <= 1:
+            await self._carry_out(turn, left, raised)
+        else:
+            async with anyio.create_task_group() as group:
+                for _ in range(count):
+                    group.start_soon(self._carry_out, turn, left, raised)
+        errors = [raised[place] for place in sorted(raised)]
+        for error in errors:
+            if not is_suspension(error):
+                raise error
+        if errors:
+            raise Suspended
+
+    async def _carry_out(self, turn: Turn, left: Iterator[Work], raised: dict[int, BaseException]) -> None:
+        """Carry out one call after the other of those that are left."""
+        for work in left:
+            try:
+                turn.outcomes[work.place] = await self._outcome(turn, work)
+            except Exception as error:  # noqa: BLE001  # raised by the caller, when the siblings are done
+                raised[work.place] = error
+            except BaseException as error:
+                if not is_suspension(error):
+                    raise
+                raised[work.place] = error
+
+    async def _outcome(self, turn: Turn, work: Work) -> CallOutcome:
+        """Return what came of a call, now or before."""
+        context, call, tool = self.context, work.call, work.tool
+        part = context.within(turn.scope(call), call.id)
+        if tool.timeout is None and self._timeout is not None:
+            tool = tool.replace(timeout=self._timeout())
+
+        async def act(given: ToolCall) -> CallOutcome:
+            turn.begun.add(work.place)
+            if context.run.events.is_heard:
+                context.emit(ToolCalled(call_id=given.id, name=given.name, arguments=given.arguments))
+            result = await tool.call(given, context=part)
+            if context.run.events.is_heard:
+                context.emit(ToolReturned(call_id=given.id, name=given.name, is_error=result.is_error))
+            content = _with_edit(given, result.content) if work.is_edited else result.content
+            return CallOutcome(content=content, is_error=result.is_error)
+
+        act.__qualname__ = call.name
+        how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}
+        try:
+            return await context.once(call.id, act, call, on_unknown=self._on_unknown, **how)
+        except OutcomeUnknownError:
+            text = f"'{call.name}' was begun before and broken off; whether it took effect is not known."
+        return turn.fail(work.place, text)
+
+
+def _with_edit(call: ToolCall, content: Content) -> Content:
+    """Return a result that tells the model with which arguments its call was carried out."""
+    note = f"[The person who approved this call has changed its arguments to {json.dumps(call.arguments)}]"
+    return f"{note}\n{content}" if isinstance(content, str) else (TextPart(text=note), *content)
+
+
+def _check_word(node: AsyncNode, option: str, given: object, words: tuple[str, ...]) -> None:
+    if given not in words:
+        raise SetupError(f"{call_of(node, option)} is one of {', '.join(words)}, not {given!r}")

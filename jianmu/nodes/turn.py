@@ -1,0 +1,114 @@
+"""The calls of one reply, and what has become of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any  # Any: JSON
+
+from pydantic import BaseModel, ConfigDict
+
+from jianmu.engine.context import NodeContext
+from jianmu.engine.events import ToolReturned
+from jianmu.engine.questions import digest
+from jianmu.message import tool_result
+from jianmu.nodes import conversation
+from jianmu.tool.types import Content, ToolCall
+
+CUT_OFF = "was cut off, since its turn was ended; whether it took effect is not known."
+NOT_CALLED = "was not called, since its turn was ended before."
+
+
+class CallOutcome(BaseModel):
+    """What came of a call, as the journal keeps it.
+
+    Attributes:
+        content: what the model is shown.
+        is_error: whether it failed.
+    """
+
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
+
+    content: Content = ""
+    is_error: bool = False
+
+
+class Turn:
+    """The calls of one reply; calls are named by their place in it.
+
+    Args:
+        reply: the id of the reply's message.
+        calls: its calls.
+        counted: the ids of the calls that the run's usage has.
+
+    Attributes:
+        outcomes: what came of calls.
+        begun: the calls that were begun since the node was entered.
+    """
+
+    def __init__(self, reply: str = "", calls: Sequence[ToolCall] = (), counted: Sequence[str] = ()) -> None:
+        self.reply = reply
+        self.calls = tuple(calls)
+        self.counted = set(counted)
+        self.outcomes: dict[int, CallOutcome] = {}
+        self.begun = set[int]()
+        self._untold = set[int]()
+
+    @classmethod
+    def read(cls, kept: dict[str, Any]) -> Turn:
+        """Return a turn as `kept` has returned it."""
+        calls = [ToolCall.model_validate(call) for call in kept.get("calls", ())]
+        return cls(kept.get("reply", ""), calls, kept.get("counted", ()))
+
+    def kept(self) -> dict[str, Any]:
+        """Return what tells it in another process, as JSON."""
+        calls = [call.model_dump(mode="json") for call in self.calls]
+        return {"reply": self.reply, "calls": calls, "counted": sorted(self.counted)}
+
+    def again(self) -> Turn:
+        """Return the same turn for one more entry of the node."""
+        return Turn(self.reply, self.calls, sorted(self.counted))
+
+    def scope(self, call: ToolCall) -> str:
+        """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
+        return f"{call.id}@{digest('reply', self.reply)[:8]}"
+
+    def due(self, context: NodeContext) -> list[int]:
+        """Return the calls that have no result in the conversation."""
+        answered = conversation.answered_since(conversation.messages_of(context), self.reply)
+        return [place for place, call in enumerate(self.calls) if call.id not in answered]
+
+    def fail(self, place: int, text: str) -> CallOutcome:
+        """Give a call that is not carried out an error for its result."""
+        outcome = self.outcomes[place] = CallOutcome(content=text, is_error=True)
+        self._untold.add(place)
+        return outcome
+
+    def append(self, context: NodeContext) -> None:
+        """Write the results that are not in the conversation yet: one write, in the order of the calls."""
+        due = [place for place in self.due(context) if place in self.outcomes]
+        made = [(self.calls[place], self.outcomes[place]) for place in due]
+        for place in due if context.run.events.is_heard else ():
+            if place in self._untold:
+                call = self.calls[place]
+                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=True))
+        if made:
+            results = [tool_result(call.id, one.content, is_error=one.is_error) for call, one in made]
+            conversation.append(context, results)
+
+    def close(self, context: NodeContext) -> None:
+        """Give each call a result that has none: what is known of it."""
+        for place in self.due(context):
+            if place not in self.outcomes:
+                known = self._known(place, context)
+                if isinstance(known, CallOutcome):
+                    self.outcomes[place] = known
+                else:
+                    self.fail(place, f"'{self.calls[place].name}' {known}")
+        self.append(context)
+
+    def _known(self, place: int, context: NodeContext) -> CallOutcome | str:
+        """Return the outcome of a call that was carried out before, or what else is known of it."""
+        entry = context.run.journal.recorded(context.origin(), self.calls[place].id, per="activation")
+        if entry is not None and entry.state == "done":
+            return CallOutcome.model_validate(entry.result)
+        return CUT_OFF if place in self.begun or entry is not None else NOT_CALLED
