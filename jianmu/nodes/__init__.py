@@ -32,6 +32,6 @@ __all__ = [
     "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy", "PassThrough", "Race", "Reminders", "Repeat",
     "Request", "RequestProjection", "Retry", "RunningIsFailure", "RunningIsSuccess", "Selector", "Sequence",
     "SimpleLLMNode", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout",
-    "Timer", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition", "default", "escalate",
-    "fail",
+    "Timer", "ToolExecutor", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition",
+    "default", "escalate", "fail",
 ]  # fmt: skip
