@@ -47,7 +47,8 @@ class Tool:
     one named `deps` what the caller gave as `deps`. The model sees neither. All others need an annotation.
 
     Args:
-        fn: async, or sync and then run in a thread; `tool.fn` is it, and calling the tool calls it.
+        fn: async, or sync and then run in a thread; `tool.fn` is it, and calling the tool calls it. It returns a text,
+            parts, anything that has a JSON form, or a `ToolResult`, whose call's id is filled in.
         name: what the model calls it by; by default the function's name.
         description: what the model is told; by default the docstring up to its first section.
         parameters: the JSON schema of the arguments, where they are not known from the signature: `fn` gets them as one
@@ -161,7 +162,7 @@ class Tool:
             return self._failed(call, str(error))
         values |= {name: given[kind] for name, kind in self._arguments.injected.items()}
         try:
-            value = await self._timed(context, values)
+            value = await self._timed(call, context, values)
         except _GOES_UP:
             raise
         except _TimedOut:
@@ -169,6 +170,9 @@ class Tool:
             return self._failed(call, text)
         except Exception as error:  # noqa: BLE001  # rule 1
             return self._failed(call, f"'{self.name}' failed: {_cause(error)}")
+        if isinstance(value, ToolResult):
+            content = cut(value.content, self.max_result_chars)
+            return value.model_copy(update={"call_id": call.id, "content": content})
         try:
             content = cut(content_of(value), self.max_result_chars)
         except ValueError as error:
@@ -188,10 +192,10 @@ class Tool:
     def _failed(self, call: ToolCall, text: str) -> ToolResult:
         return ToolResult(call_id=call.id, content=cut(text, self.max_result_chars), is_error=True)
 
-    async def _timed(self, context: NodeContext | None, values: dict[str, Any]) -> Any:
+    async def _timed(self, call: ToolCall, context: NodeContext | None, values: dict[str, Any]) -> Any:
         """Return what the function returns, cut off after the timeout; a result that is in beats a late timer."""
         if self.timeout is None:
-            return await self._run(context, values, [])
+            return await self._run(call, context, values, [])
         clock, seconds = (RealClock() if context is None else context.clock), self.timeout
         returned: list[Any] = []
         raised: list[BaseException] = []
@@ -203,7 +207,7 @@ class Tool:
 
             group.start_soon(watch)
             try:
-                await self._run(context, values, returned)
+                await self._run(call, context, values, returned)
             except (Exception, Suspended) as error:  # noqa: BLE001  # raised below, outside of the group
                 raised.append(error)
             group.cancel_scope.cancel()
@@ -213,8 +217,11 @@ class Tool:
             raise _TimedOut
         return returned[0]
 
-    async def _run(self, context: NodeContext | None, values: dict[str, Any], returned: list[Any]) -> Any:
+    async def _run(
+        self, call: ToolCall, context: NodeContext | None, values: dict[str, Any], returned: list[Any]
+    ) -> Any:
         """Return what the function returns, and put it into `returned`, also if it comes in while it is halted."""
+        del call  # for tools that are no functions
         work = functools.partial(self.fn, **values)
 
         async def in_thread() -> None:

@@ -1,0 +1,85 @@
+"""What MCP servers ask people, as questions of a run.
+
+1. All that is needed to go on is in the questions themselves: any process that has the run's questions goes on.
+2. What the server wants back is private: no inbox, event or prompt shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast  # Any: answers, of the types asked for
+
+from pydantic import JsonValue, TypeAdapter
+
+from jianmu.engine.answers import JsonObject
+from jianmu.engine.context import NodeContext
+from jianmu.engine.request import Request
+from jianmu.errors import NotAnsweredError
+from jianmu.tool.mcpcall import Wanted
+
+REASON = "elicitation"
+_WANTED = TypeAdapter(Wanted)
+
+
+class Round:
+    """One round of questions of a call.
+
+    Args:
+        context: of the node that calls.
+        call_id: the call.
+        number: how many rounds there were before.
+        origin: the server and its tool, as people are told of them.
+    """
+
+    def __init__(self, context: NodeContext, call_id: str, number: int, origin: dict[str, JsonValue]) -> None:
+        self._context = context
+        self._call_id = call_id
+        self._number = number
+        self._origin = origin
+
+    def asked(self) -> Wanted | None:
+        """Return what was asked in this round before the coroutine was entered again, or None."""
+        key = self._context.scope + self._key(0)
+        record = self._context.run.interaction.latest(self._context.origin(), key)
+        return None if record is None else _WANTED.validate_python(record.private)
+
+    async def ask(self, wanted: Wanted) -> dict[str, JsonObject]:
+        """Return what people say, by the server's key, as it takes it; until they have, the coroutine ends here."""
+        private = cast("JsonValue", _WANTED.dump_python(wanted, mode="json"))
+        requests = [
+            self._request(at, one, private if at == 0 else None) for at, one in enumerate(wanted.requests.values())
+        ]
+        answers = await self._context.ask_all(requests)
+        pairs = zip(wanted.requests.items(), answers, strict=True)
+        return {key: _result(params, answer) for (key, params), answer in pairs}
+
+    def _key(self, at: int) -> str:
+        return f"{self._call_id}/input/{self._number}/{at}"
+
+    def _request(self, at: int, params: JsonObject, private: JsonValue) -> Request:
+        url = params.get("url")
+        return Request(
+            str(params.get("message") or "The server asks for your input."),
+            answer=params["requestedSchema"] if url is None else bool,
+            reason=REASON,
+            key=self._key(at),
+            metadata={"mcp": self._origin},
+            private=private,
+            tool_call_id=self._call_id,
+            url=None if url is None else str(url),
+        )
+
+
+def _result(params: JsonObject, answer: Any) -> JsonObject:
+    """Return an answer as a server takes it."""
+    if isinstance(answer, NotAnsweredError):
+        return {"action": "decline" if answer.reason.startswith("declined") else "cancel"}
+    if "url" in params:
+        return {"action": "accept" if answer else "decline"}
+    return {"action": "accept", "content": answer}
+
+
+def known(rounds: Sequence[tuple[Wanted, dict[str, JsonObject]]]) -> list[tuple[JsonObject, JsonObject]]:
+    """Return the questions that a server will ask again, with what was said."""
+    during = [(wanted, said) for wanted, said in rounds if wanted.way == "during"]
+    return [(params, said[key]) for wanted, said in during for key, params in wanted.requests.items()]
