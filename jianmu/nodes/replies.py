@@ -68,6 +68,7 @@ class ModelNode(AsyncNode):
         self._output = None if output in (None, str) else Output(output, call_of(self, "output"))
         self._opened = 0
         self._spent = Usage()
+        self._live: Shown | None = None
 
     async def open(self) -> None:
         """Open the model for as long as the tree is open."""
@@ -78,6 +79,12 @@ class ModelNode(AsyncNode):
         """Close what `open` has opened."""
         self._opened -= 1
         await self._model.close()
+
+    def update(self) -> Status:
+        """Show what of a text was held back, and return the coroutine's result, or RUNNING."""
+        if self._live is not None:
+            self._live.catch_up()
+        return super().update()
 
     async def update_async(self) -> Status:
         """Ask, and say by the status what came of it."""
@@ -135,19 +142,18 @@ class ModelNode(AsyncNode):
             LimitExceeded: the run may ask no more.
         """
         self._admit()
+        self._live = shown
         try:
             reply = await Pausing(self._followed(request, shown), shown.show)
+            self._count(reply)
+            _refuse_empty(reply)
         except ModelError:
             shown.void()
             shown.write()
             raise
+        finally:
+            self._live = None
         shown.tell()
-        self._count(reply)
-        problem = _problem(reply)
-        if problem is not None:
-            shown.void()
-            shown.write()
-            raise problem
         if reply.reason == "length":
             self.feedback_message = "the reply was cut off: it has as many tokens as it may have"
         return reply
@@ -210,15 +216,15 @@ class ModelNode(AsyncNode):
             self.context.log.warning("cost is not counted: the model does not report it", model=reply.model)
 
 
-def _problem(reply: Finish) -> ModelError | None:
-    """Return the error that a reply is, though the provider calls it one."""
+def _refuse_empty(reply: Finish) -> None:
+    """Raise the error that a reply is which was stopped, broke off, or has nothing in it."""
     if reply.reason == "content_filter":
-        return ModelRefusedError("the provider's policy stopped the reply", model=reply.model)
+        raise ModelRefusedError("the provider's policy stopped the reply", model=reply.model)
     if reply.reason == "error":
-        return BadReplyError("the reply broke off", model=reply.model)
+        raise BadReplyError("the reply broke off", model=reply.model)
     message = reply.message
     parts = () if isinstance(message.content, str) else message.content
     if message.tool_calls or message.text.strip() or any(part.type != "text" for part in parts):
-        return None
+        return
     hint = ": all the tokens it may have went into its reasoning" if reply.reason == "length" else ""
-    return BadReplyError(f"the model answered nothing{hint}", model=reply.model)
+    raise BadReplyError(f"the model answered nothing{hint}", model=reply.model)

@@ -1,9 +1,10 @@
 """The text of a reply as it comes in: shown in the state and told as events, in time that grows with its length alone.
 
 1. What came in is shown when the node is about to wait for more: at most once in each turn of the event loop.
-2. A text that has grown long is shown in pieces that grow with it, or when it has not been shown for a while: a write
-   costs what the whole text is long.
-3. The first pieces of a turn are an event each; what comes beyond that in the same turn is one event with its count.
+2. A write costs what the whole text is long. So a long text is shown in pieces that grow with it, or when it has not
+   been shown for a while.
+3. The first pieces of a reply are an event each, and so are later ones, unless they come faster than anybody can read.
+4. What is held back is shown and told soon, also when nothing more comes: the tree is ticked then.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Token
 
 T = TypeVar("T")
-LONG = 16_384
+LONG = 1_000
 """Characters from which on a text is shown in growing pieces."""
 SHARE = 64
 """A long text is shown when a piece of this share of it has come in."""
-SECONDS = 0.1
-"""A long text is shown, however small the piece, when this time has passed since it was shown."""
 EACH = 100
-"""Pieces that are an event each in one turn of the loop."""
+"""Pieces of a reply that are an event each, however fast they come."""
+FAST = 0.005
+"""Seconds within which later pieces become one event."""
+SOON = 0.1
+"""Seconds after which what is held back is shown and told."""
 
 
 class Shown:
@@ -34,8 +37,8 @@ class Shown:
         write: writes the whole text to the state, or None if it is not shown there.
     """
 
-    __slots__ = ("_clock", "_context", "_emitted", "_events", "_fresh", "_is_void", "_late", "_length", "_text",
-                 "_when", "_write")  # fmt: skip
+    __slots__ = ("_clock", "_context", "_events", "_fresh", "_is_void", "_late", "_length", "_shown_at", "_text",
+                 "_told", "_told_at", "_wakes_at", "_write")  # fmt: skip
 
     def __init__(self, context: NodeContext, write: Callable[[str], None] | None) -> None:
         self._context = context
@@ -46,9 +49,10 @@ class Shown:
         self._fresh: list[str] = []
         self._length = 0
         self._late: list[str] = []
-        self._emitted = 0
+        self._told = 0
         self._is_void = False
-        self._when = context.clock.now()
+        self._shown_at = self._told_at = context.clock.now()
+        self._wakes_at = 0.0
 
     def take(self, piece: str) -> None:
         """Take a piece of the text."""
@@ -57,8 +61,8 @@ class Shown:
             self._length += len(piece)
         if not self._events.is_heard:
             return
-        if self._emitted < EACH:
-            self._emitted += 1
+        if self._told < EACH:
+            self._told += 1
             self._context.emit(Token(text=piece))
         else:
             self._late.append(piece)
@@ -71,24 +75,37 @@ class Shown:
         self._is_void = bool(self._text)
         self._text = ""
 
-    def tell(self) -> None:
-        """Tell what came in beyond the pieces that are an event each."""
-        self._emitted = 0
-        if self._late:
-            late, self._late = self._late, []
-            self._context.emit(Token(text="".join(late), count=len(late)))
-
     def show(self) -> None:
-        """Show what came in, if it is time."""
-        self.tell()
-        if (self._fresh or self._is_void) and self._is_time():
+        """Show and tell what came in, if it is time; else soon."""
+        if not (self._late or self._fresh or self._is_void):
+            return
+        now = self._clock.now()
+        if self._late and now - self._told_at >= FAST:
+            self.tell()
+        if self._is_time(now):
+            self.write()
+        if (self._late or self._fresh) and self._wakes_at <= now:
+            self._wakes_at = now + SOON
+            self._context.wake(after=SOON)
+
+    def catch_up(self) -> None:
+        """Show and tell what has been held back for long."""
+        if (self._late or self._fresh) and self._clock.now() >= self._wakes_at:
+            self.tell()
             self.write()
 
+    def tell(self) -> None:
+        """Tell what was held back."""
+        if self._late:
+            late, self._late = self._late, []
+            self._told_at = self._clock.now()
+            self._context.emit(Token(text="".join(late), count=len(late)))
+
     def write(self) -> None:
-        """Write the text if it differs from what is shown."""
+        """Write the text, if it differs from what is shown."""
         text = self.rest()
         if text is not None and self._write is not None:
-            self._when = self._clock.now()
+            self._shown_at = self._clock.now()
             self._write(text)
 
     def rest(self) -> str | None:
@@ -101,11 +118,9 @@ class Shown:
         self._is_void = False
         return self._text
 
-    def _is_time(self) -> bool:
+    def _is_time(self, now: float) -> bool:
         known = len(self._text)
-        if known < LONG or self._length * SHARE >= known or self._is_void:
-            return True
-        return self._clock.now() - self._when >= SECONDS
+        return known < LONG or self._length * SHARE >= known or now - self._shown_at >= SOON
 
 
 class Pausing(Awaitable[T], Generic[T]):
