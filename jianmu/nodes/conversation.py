@@ -7,6 +7,7 @@ from typing import Any, cast  # Any: the value of a field, of the user's schema
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.state import StateManager
+from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
 from jianmu.message import Message
 
@@ -19,7 +20,7 @@ def require(manager: StateManager[Any], path: str) -> None:
     Raises:
         SetupError: with the line to write.
     """
-    if FIELD not in manager.schema.types:
+    if not fits(list[Message], manager.schema.types.get(FIELD, int)):
         model, line = manager.schema.model.__name__, f"{FIELD}: Annotated[list[Message], operator.add] = []"
         raise SetupError(f"node '{path}' keeps the conversation in '{FIELD}', which {model} lacks: {line}", path=path)
 

@@ -17,6 +17,7 @@ from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
 from jianmu.message import Message, Usage, human
 from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
+from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of, give_ports, plain
 from jianmu.nodes.pairing import call_ids, with_own_ids
 from jianmu.nodes.replies import ModelNode, Prompt
@@ -99,15 +100,9 @@ class AgentLLMNode(ModelNode):
 
     def on_bound(self) -> None:
         """Refuse a state without `messages`, and a stream that another node writes at the same time."""
-        schema, path = self.context.manager.schema, self.context.path
-        if not fits(list[Message], schema.types.get("messages", int)):
-            raise SetupError(
-                f"node '{path}' keeps the conversation in the field messages, which {schema.model.__name__} does not "
-                f"have: write messages: Annotated[list[Message], operator.add] = Field(default_factory=list)",
-                path=path,
-            )
+        conversation.require(self.context.manager, self.context.path)
         self._places = places_of(self, self.namespace)
-        self._is_counting = schema.types.get("usage") is Usage
+        self._is_counting = self.context.manager.schema.types.get("usage") is Usage
         if "streaming_output" in self._places:
             _refuse_shared(self)
 
@@ -116,13 +111,10 @@ class AgentLLMNode(ModelNode):
         self.context.manager.reset_call_fields(self.namespace)
         shown = self._shown()
         specs = [ToolSpec(one.name, one.description, one.parameters) for one in self._tools.tools]
-        request = self._request(self._conversation(), tools=specs)
+        request = self._request(conversation.messages_of(self.context), tools=specs)
         reply, value = await self._fitting(request, shown)
         self._write(reply, value, shown)
         return Status.SUCCESS
-
-    def _conversation(self) -> Sequence[Message]:
-        return cast("Sequence[Message]", self.context.manager.read("messages") or ())
 
     def _shown(self) -> Shown:
         if "streaming_output" not in self._places:
@@ -135,7 +127,7 @@ class AgentLLMNode(ModelNode):
 
     def _write(self, reply: Finish, value: Any, shown: Shown) -> None:
         """Write what came of a reply, in as few writes as there are places."""
-        taken = call_ids(self._conversation()) if reply.message.tool_calls else set[str]()
+        taken = call_ids(conversation.messages_of(self.context)) if reply.message.tool_calls else set[str]()
         message = with_own_ids(reply.message, taken)
         if message.usage is None:
             message = message.model_copy(update={"usage": reply.usage})
@@ -147,12 +139,11 @@ class AgentLLMNode(ModelNode):
         text = shown.rest()
         if text is not None:
             fields["streaming_output"] = text
-        manager = self.context.manager
-        if not manager.has_reducer("messages"):
-            self.transform_field("messages", lambda messages: [*(messages or ()), message])
-            self._put(fields, self._usage())
+        if self.context.manager.has_reducer(conversation.FIELD):
+            self._put(fields, {conversation.FIELD: [message], **self._usage()})
         else:
-            self._put(fields, {"messages": [message], **self._usage()})
+            conversation.append(self.context, [message])
+            self._put(fields, self._usage())
 
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""
