@@ -21,6 +21,7 @@ from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
 from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer, SimpleLLMNode
 from jianmu.nodes.projections import ContextBudget, Reminders, RequestProjection
+from jianmu.nodes.skill import Skill
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer
 from jianmu.nodes.tools import ToolExecutor
@@ -31,7 +32,7 @@ __all__ = [
     "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse", "InteractiveNode", "Invert", "Inverter",
     "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy", "PassThrough", "Race", "Reminders", "Repeat",
     "Request", "RequestProjection", "Retry", "RunningIsFailure", "RunningIsSuccess", "Selector", "Sequence",
-    "SimpleLLMNode", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout",
-    "Timer", "ToolExecutor", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition",
+    "SimpleLLMNode", "Skill", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch",
+    "Timeout", "Timer", "ToolExecutor", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition",
     "default", "escalate", "fail",
 ]  # fmt: skip

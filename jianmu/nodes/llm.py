@@ -21,6 +21,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of, give_ports, plain
 from jianmu.nodes.pairing import call_ids, with_own_ids
 from jianmu.nodes.replies import ModelNode, Prompt
+from jianmu.nodes.skill import told_of_skills, with_skills
 from jianmu.nodes.streaming import Shown
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
@@ -110,11 +111,14 @@ class AgentLLMNode(ModelNode):
         """Ask, and write the reply."""
         self.context.manager.reset_call_fields(self.namespace)
         shown = self._shown()
-        specs = [ToolSpec(one.name, one.description, one.parameters) for one in self._tools.tools]
+        specs = [ToolSpec(one.name, one.description, one.parameters) for one in with_skills(self, self._tools).tools]
         request = self._request(conversation.messages_of(self.context), tools=specs)
         reply, value = await self._fitting(request, shown)
         self._write(reply, value, shown)
         return Status.SUCCESS
+
+    def _prompt(self) -> str:
+        return told_of_skills(self, super()._prompt())
 
     def _shown(self) -> Shown:
         if "streaming_output" not in self._places:

@@ -23,6 +23,7 @@ from jianmu.errors import OutcomeUnknownError, SetupError
 from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
+from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
@@ -148,11 +149,12 @@ class ToolExecutor(AsyncNode):
     def _wish(self, turn: Turn, place: int) -> Wish | None:
         """Return a call with its tool, or None where it has its result already: it cannot be carried out."""
         call = turn.calls[place]
-        tool = self.tools.get(call.name)
+        tools = with_skills(self, self.tools)
+        tool = tools.get(call.name)
         if any(other.id == call.id for other in turn.calls[:place]):
             text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."
         elif tool is None:
-            text = self.tools.missing(call.name)
+            text = tools.missing(call.name)
         else:
             return Wish(call, tool, turn.scope(call))
         turn.fail(place, text)
