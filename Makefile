@@ -40,10 +40,10 @@ demo: $(VENV)/.made ## work through a file of refund requests, asking you where 
 	@$(BIN)/jianmu demo
 
 test: $(VENV)/.made ## run the tests (a few minutes)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-full: $(VENV)/.made ## run the tests with all slow sweeps
-	JIANMU_FULL=1 $(BIN)/python -m pytest --timeout 3600
+	JIANMU_FULL=1 $(BIN)/python -m pytest -n auto --dist worksteal --timeout 3600
 
 check: $(VENV)/.made ## lint, formatting, types, import contracts
 	$(BIN)/ruff check .

@@ -35,11 +35,21 @@ def full() -> bool:
     return FULL
 
 
+ONCE = {("memory", "trio"), ("postgres", "asyncio")}
+"""Which kinds of store meet a backend in the long run only: the short run has both on SQLite, and each kind on one."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `full`, unless JIANMU_FULL=1."""
+    """Leave out what is for the long run, unless JIANMU_FULL=1."""
     if FULL:
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    left_out = [item for item in items if _is_slow(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if not _is_slow(item)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    pair = (params.get("any_store", params.get("store")), params.get("anyio_backend"))
+    return item.get_closest_marker("full") is not None or pair in ONCE
