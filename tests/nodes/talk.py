@@ -34,6 +34,7 @@ class Talk(BaseModel):
     done: Annotated[bool, Ephemeral(scope="run")] = False
     usage: Usage = Usage()
     topic: str = ""
+    amount: int = 0
     answer: str = ""
     notes: Annotated[list[str], operator.add] = Field(default_factory=list)
 
