@@ -35,6 +35,8 @@ class Output:
     """
 
     def __init__(self, kind: Any, where: str) -> None:
+        if inspect.isroutine(kind):
+            raise SetupError(f"{where} takes a type, not a function")
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
             schema = self._adapter.json_schema()
