@@ -19,8 +19,9 @@ from jianmu.nodes.decorators import Catch, Finally, ForceFailure, ForceSuccess, 
 from jianmu.nodes.decorators import Repeat, Retry
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
-from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer, SimpleLLMNode
+from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
 from jianmu.nodes.projections import ContextBudget, Reminders, RequestProjection
+from jianmu.nodes.simple import SimpleLLMNode
 from jianmu.nodes.skill import Skill
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer

@@ -1,24 +1,23 @@
-"""Nodes that ask a language model: AgentLLMNode, SimpleLLMNode; and HasFinalAnswer, which looks at what came of it."""
+"""AgentLLMNode asks a model for the next message of a conversation; HasFinalAnswer looks at what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast  # Any: snapshots, functions and output types are the users'
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias  # Any: snapshots, functions and output types are the users'
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
-from py_trees.composites import Parallel
 
 from jianmu.engine.node import Node, NodeMixin
-from jianmu.engine.ports import Port
 from jianmu.engine.state import Clear, Replace
-from jianmu.engine.tree import ancestors, descend, path_of
+from jianmu.engine.tree import path_of
 from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
-from jianmu.message import Message, Usage, human
+from jianmu.message import Message, Usage
 from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
 from jianmu.nodes import conversation
-from jianmu.nodes.base import call_of, give_ports, plain
+from jianmu.nodes.base import call_of
+from jianmu.nodes.beside import beside
 from jianmu.nodes.pairing import call_ids, with_own_ids
 from jianmu.nodes.replies import ModelNode, Prompt
 from jianmu.nodes.skill import told_of_skills, with_skills
@@ -178,63 +177,6 @@ class AgentLLMNode(ModelNode):
         return value if fits(type(value), types.get("final_answer", str)) else message.text
 
 
-class SimpleLLMNode(ModelNode):
-    """Ask the model one thing and write the answer to the field `into`, or to `field.key` of a dict field.
-
-    `prompt` is a field's name, `Const("text")`, or a function of the snapshot that returns a text, parts, or messages.
-    The answer is a text; with `output` an object of that type, validated. One that does not fit is sent back to the
-    model with what is wrong, once. The text is told as `Token` events. Requests, tokens and cost count for the limits
-    of the run. No conversation is read or written.
-    SUCCESS when the answer is written.
-    RUNNING while it is awaited.
-    FAILURE when the model refused, cannot be reached, takes no more requests or not so long ones, answered nothing, or
-    twice something of another form; the feedback says why, and nothing is written.
-    What only the program can put right is raised, and `LimitExceeded` before a request that the run may not send.
-    Halting ends the request; nothing is written.
-
-    Args:
-        name: the node's name.
-        model: who is asked: a ChatModel, or its name as `jianmu.model.lookup` takes it.
-        prompt: what is asked.
-        into: where the answer goes; without it it is dropped.
-        output: the type of the answer: a Pydantic model, or another type that Pydantic validates.
-        system: the system prompt, or a function of the snapshot that returns it.
-        settings: how to answer.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        model: ChatModel | str,
-        prompt: object,
-        into: str | None = None,
-        output: Any = str,
-        system: Prompt = None,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__(name, model=model, system=system, settings=settings, output=output)
-        self._ask = prompt if callable(prompt) else None
-        if self._ask is not None:
-            plain(self, "prompt", self._ask)
-        ports = {"into": Port("into", True, output, None)}
-        ports |= {} if self._ask else {"prompt": Port("prompt", False, str)}
-        given = {"into": into, "prompt": None if self._ask else prompt}
-        give_ports(self, ports, {name: value for name, value in given.items() if value is not None})
-
-    async def _work(self) -> Status:
-        """Ask, and write the answer."""
-        _, value = await self._fitting(self._request(self._question()), Shown(self.context, None))
-        self.write_port("into", value)
-        return Status.SUCCESS
-
-    def _question(self) -> list[Message]:
-        """Return what is asked, as messages."""
-        asked: Any = self._ask(self.read_state()) if self._ask else self.context.read_port("prompt")
-        given: list[Any] = [*cast("Sequence[Any]", asked)] if isinstance(asked, list | tuple) else [asked]
-        return given if _is_conversation(given) else [human(cast("Any", asked), id=f"prompt:{self.context.path}")]
-
-
 class HasFinalAnswer(Node):
     """Whether the model has given its final answer: `done` is true, or `final_answer` has something in it.
 
@@ -284,13 +226,9 @@ def places_of(node: NodeMixin, namespace: str | None) -> dict[str, str | None]:
     return {name: namespace if field.policy.scope else None for name, field in known.items()}
 
 
-def _is_conversation(given: Sequence[Any]) -> bool:
-    return bool(given) and all(isinstance(one, Message) for one in given)
-
-
 def _refuse_shared(node: AgentLLMNode) -> None:
     """Refuse a node that would stream into the same field as another one at the same time."""
-    for other in _beside(node):
+    for other in beside(node):
         if isinstance(other, AgentLLMNode) and other.namespace == node.namespace:
             one, two = sorted((path_of(node), path_of(other)))
             call = f'{type(other).__name__}("{other.name}", ..., namespace="{other.name}")'
@@ -299,25 +237,3 @@ def _refuse_shared(node: AgentLLMNode) -> None:
                 f"give each a namespace of its own, {call}",
                 path=node.context.path,
             )
-
-
-def _beside(node: Behaviour) -> Iterator[Behaviour]:
-    """Yield the nodes on the same state that may be at work at the same time."""
-    child = node
-    for above in ancestors(node):
-        if isinstance(above, Parallel) or getattr(above, "is_parallel", False):
-            for sibling in above.children:
-                yield from () if sibling is child else _on_this_state(sibling)
-        if getattr(above, "inner_state", None) is not None:
-            return
-        child = above
-
-
-def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:
-    """Yield a node and those below it, apart from what is inside of an agent used as a node."""
-    inside: set[int] = set()
-    for node in descend(top):
-        if id(node) in inside or getattr(node, "inner_state", None) is not None:
-            inside |= {id(below) for below in node.children}
-        else:
-            yield node
