@@ -10,6 +10,7 @@ import pytest
 from jianmu.message import human
 from jianmu.nodes import ForceSuccess, Guard, Race, Sequence, Timeout, Timer
 from jianmu.nodes.pairing import paired
+from jianmu.tool import Tool
 from tests.cases.leaves import SUCCESS, Do, nothing_left
 from tests.nodes.toolkit import Scene, call
 
@@ -113,3 +114,60 @@ async def test_cancelled_at_any_moment(seconds: float) -> None:
     if scene.agent.state.messages:
         assert [id for id, _, _ in scene.told] in ([*"abc"], [])
     assert scene.bench.alive == 0
+
+
+# Crashes
+
+
+async def crashed(**options: Any) -> Scene:
+    """Return a scene that goes on from where another one was when its call was at work."""
+    dumps: list[Any] = []
+
+    def scene(name: str) -> Scene:
+        async def work(label: str, context: Any) -> str:
+            """Work."""
+            seen.append((name, context.idempotency_key))
+            if not dumps:
+                dumps.append(first.agent.dump_checkpoint())
+            return f"{name} {label}"
+
+        node = {"limit": 1, **options.get("node", {})}
+        tool = Tool(work, idempotent=options.get("idempotent", False))
+        return Scene(call("a"), call("b", "done"), make=lambda bench: [tool, bench.tool("done")], node=node)
+
+    seen: list[tuple[str, str]] = []
+    first, second = scene("first"), scene("second")
+    await first.run()
+    second.agent.load_checkpoint(dumps[0])
+    second.seen = seen
+    return second
+
+
+async def test_a_call_of_unknown_outcome_is_an_error() -> None:
+    """After a crash in the middle the model is told so; the call is not made again, its siblings are."""
+    scene = await crashed()
+    assert (await scene.agent.recover()).status is SUCCESS
+    text = "'work' was begun before and broken off; whether it took effect is not known."
+    assert scene.told == [("a", text, True), ("b", "b is done", False)]
+    assert [name for name, _ in scene.seen] == ["first"]
+
+
+@pytest.mark.parametrize("options", [{"idempotent": True}, {"node": {"on_unknown": "rerun"}}], ids=["tool", "node"])
+async def test_what_can_be_repeated_is_called_again(options: dict[str, Any]) -> None:
+    """An idempotent tool, or every tool of a node with `on_unknown="rerun"`, under the same idempotency key."""
+    scene = await crashed(**options)
+    assert (await scene.agent.recover()).status is SUCCESS
+    assert scene.told == [("a", "second a", False), ("b", "b is done", False)]
+    (first, key), (second, again) = scene.seen
+    assert (first, second, key) == ("first", "second", again)
+
+
+async def test_a_person_may_say_what_became_of_a_call() -> None:
+    """With `on_unknown="ask"` the answer is the result of the call, or has it called."""
+    scene = await crashed(node={"on_unknown": "ask"})
+    (question,) = (await scene.agent.recover()).suspensions
+    assert (question.reason, question.data["name"], question.data["key"]) == ("unknown_outcome", "work", "a")
+    outcome = await scene.agent.resume({"happened": True, "result": {"content": "it did"}})
+    assert outcome.status is SUCCESS
+    assert scene.told[0] == ("a", "it did", False)
+    assert [name for name, _ in scene.seen] == ["first"]

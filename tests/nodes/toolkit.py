@@ -99,6 +99,7 @@ class Scene:
         self.bench = Bench(self.clock)
         self.node = ToolExecutor("act", tools=make(self.bench), **(node or {}))
         self.agent: Agent[Any] = Agent(tree(self.node), schema, clock=self.clock, **options)
+        self.seen: list[Any] = []
         self.input = {"messages": [human("go", id="h"), ai("", tool_calls=calls, id="reply")]}
 
     async def run(self, **more: Any) -> Any:
