@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import anyio
@@ -17,8 +17,9 @@ from jianmu.engine.events import Event
 from jianmu.engine.state import Ephemeral
 from jianmu.message import Message, Usage
 from jianmu.model import ScriptedModel
+from jianmu.nodes import AgentLLMNode
 from jianmu.tool.types import ToolCall
-from tests.cases.leaves import nothing_left
+from tests.cases.leaves import SUCCESS, nothing_left
 
 
 class Talk(BaseModel):
@@ -66,3 +67,24 @@ def asked(model: ScriptedModel, number: int = -1) -> Sequence[Message]:
 def call(id: str, name: str = "look", **arguments: Any) -> ToolCall:
     """Return a call."""
     return ToolCall(id=id, name=name, arguments=arguments)
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    """Return a conversation in short: texts, calls as `ai(1 2)`, results as `result 1`."""
+    return [
+        f"ai({' '.join(one.id for one in message.tool_calls)})"
+        if message.tool_calls
+        else f"result {message.tool_call_id}"
+        if message.role == "tool"
+        else message.text
+        for message in messages
+    ]
+
+
+async def request(wrap: Callable[[Any], Any], *messages: Message, **values: Any) -> Sequence[Message]:
+    """Return the messages of the request that leaves from below projections; the state is as before."""
+    with ScriptedModel(["fine"]) as model:
+        made = agent(wrap(AgentLLMNode("think", model=model)))
+        assert await run(made, *messages, **values) is SUCCESS
+    assert list(made.state.messages[:-1]) == [*messages]
+    return asked(model)

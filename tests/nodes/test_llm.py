@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jianmu.engine.events import Token
-from jianmu.message import Usage, ai, human
+from jianmu.message import Usage, human
 from jianmu.model import ScriptedModel, Turn
 from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence
 from tests.cases.leaves import FAILURE, SUCCESS
-from tests.nodes.talk import agent, asked, call, events_of, run
+from tests.nodes.talk import agent, call, events_of, run
 
 pytestmark = pytest.mark.anyio
 
@@ -70,18 +70,3 @@ async def test_a_model_that_answers_nothing_fails() -> None:
     )
     assert [message.text for message in made.state.messages] == ["hello"]
     assert made.state.usage == Usage(output_tokens=9, requests=1)
-
-
-async def test_a_call_without_a_result_gets_one_in_the_request() -> None:
-    """T03: the request has a result for the call right after it; `messages` in the state is unchanged."""
-    talk = [human("hello"), ai(tool_calls=[call("1")]), human("and?")]
-    with ScriptedModel(["done"]) as model:
-        made = agent(AgentLLMNode("think", model=model))
-        await run(made, *talk)
-    assert [(m.role, m.tool_call_id) for m in asked(model)] == [
-        ("human", None),
-        ("ai", None),
-        ("tool", "1"),
-        ("human", None),
-    ]
-    assert made.state.messages[:3] == talk

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
 
 from jianmu.agent import Agent
-from jianmu.engine.state import Ephemeral
 from jianmu.errors import RunError, SetupError
 from jianmu.message import ImagePart, Message, ai, human, system, tool_result
 from jianmu.model import ModelRequest, ScriptedModel
@@ -20,43 +18,13 @@ from jianmu.nodes import AgentLLMNode, ContextBudget, Invert, Reminders, Request
 from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.pairing import LOST, paired
 from jianmu.nodes.projections import tokens_of
-from jianmu.stores import MemoryStore
 from jianmu.tool.types import ToolCall
-from tests.cases.leaves import SUCCESS
-from tests.nodes.talk import Talk, agent, asked, call, run
+from tests.nodes.talk import Talk, agent, asked, call, request, run, texts
 
 pytestmark = pytest.mark.anyio
 
 
-def texts(messages: Sequence[Message]) -> list[str]:
-    """Return a conversation in short: texts, calls as `ai(1 2)`, results as `result 1`."""
-    return [
-        f"ai({' '.join(one.id for one in message.tool_calls)})"
-        if message.tool_calls
-        else f"result {message.tool_call_id}"
-        if message.role == "tool"
-        else message.text
-        for message in messages
-    ]
-
-
-async def request(wrap: Callable[[Any], Any], *messages: Message, **values: Any) -> Sequence[Message]:
-    """Return the messages of the request that leaves from below projections; the state is as before."""
-    with ScriptedModel(["fine"]) as model:
-        made = agent(wrap(AgentLLMNode("think", model=model)))
-        assert await run(made, *messages, **values) is SUCCESS
-    assert list(made.state.messages[:-1]) == [*messages]
-    return asked(model)
-
-
 # The pairing check
-
-
-async def test_results_are_put_next_to_their_calls() -> None:
-    """T13: results are put into call order behind their calls, and one for no call is left out."""
-    talk = [ai(tool_calls=[call("1"), call("2")]), tool_result("2", "b"), human("and?"), tool_result("1", "a")]
-    sent = await request(lambda think: think, *talk, tool_result("9", "x"))
-    assert texts(sent) == ["ai(1 2)", "result 1", "result 2", "and?"]
 
 
 async def test_a_missing_result_says_that_it_is_not_known() -> None:
@@ -144,68 +112,6 @@ def test_every_request_is_paired(messages: list[Message], most: int, has_tokens:
 # Reminders
 
 
-async def test_a_reminder_stands_after_all_results() -> None:
-    """T10: a reminder that falls due after a reply with two calls stands after both results, and not in `messages`."""
-    talk = [human("hello"), ai(tool_calls=[call("1"), call("2")]), tool_result("1", "a"), tool_result("2", "b")]
-    for results in (2, 0):
-        sent = await request(lambda think: Reminders("r", think, remind="be kind"), *talk[: 2 + results])
-        assert texts(sent) == ["hello", "ai(1 2)", "result 1", "result 2", "<reminder>\nbe kind\n</reminder>"]
-
-
-class Guarded(Talk):
-    """A conversation, and what guards want the model to be reminded of."""
-
-    due: Annotated[list[str], Ephemeral(scope="run")] = Field(default_factory=list)
-
-
-async def test_two_guards_remind_at_once_and_the_thread_goes_on() -> None:
-    """T14: both reminders are in the next request, after the results; none is in `messages`; the thread goes on."""
-    store = MemoryStore()
-
-    def build(model: ScriptedModel) -> Any:
-        think = AgentLLMNode("think", model=model)
-        return agent(Reminders("r", think, remind=lambda state: state.due), Guarded, store=store)
-
-    talk = [human("hello"), ai(tool_calls=[call("1")]), tool_result("1", "a")]
-    with ScriptedModel(["fine"]) as model:
-        made = build(model)
-        assert await run_in(made, {"messages": talk, "due": ["no loops", "no secrets"]}) is SUCCESS
-    assert texts(asked(model)[2:]) == [
-        "result 1",
-        "<reminder>\nno loops\n</reminder>",
-        "<reminder>\nno secrets\n</reminder>",
-    ]
-    assert len({message.id for message in asked(model)}) == 5
-    assert texts(made.state.messages) == ["hello", "ai(1)", "result 1", "fine"]
-    with ScriptedModel(["more"]) as model:
-        made = build(model)
-        assert await run_in(made, {"messages": [human("and?")]}) is SUCCESS
-    assert texts(asked(model)) == ["hello", "ai(1)", "result 1", "fine", "and?"]
-
-
-async def run_in(made: Any, values: dict[str, Any]) -> Any:
-    """Run a turn of the thread `t`."""
-    return await made.run(values, thread_id="t")
-
-
-class Todo(Talk):
-    """A conversation with open and done todos."""
-
-    todos: dict[str, bool] = Field(default_factory=dict)
-
-
-async def test_open_todos_are_listed_though_no_message_speaks_of_them() -> None:
-    """T09: with every message that speaks of them cut off, the request lists the open todos only."""
-    talk = [human("do a, b"), ai("a is done"), human("go on")]
-    with ScriptedModel(["fine"]) as model:
-        inner = ContextBudget("budget", AgentLLMNode("think", model=model), messages=1)
-        listed = Reminders("r", inner, remind=lambda state: [one for one, done in state.todos.items() if not done])
-        made = agent(listed, Todo)
-        await run(made, *talk, todos={"a": True, "b": False})
-    assert texts(asked(model)) == ["go on", "<reminder>\nb\n</reminder>"]
-    assert list(made.state.messages[:3]) == talk
-
-
 async def test_nothing_to_remind_of_changes_nothing() -> None:
     """None, an empty text and an empty list are no reminders."""
     for nothing in (None, "", []):
@@ -214,16 +120,6 @@ async def test_nothing_to_remind_of_changes_nothing() -> None:
 
 
 # The budget
-
-
-async def test_the_newest_human_message_is_kept() -> None:
-    """T08: of 40 messages the last ones stay, and the newest human message, which is older; the state has all 40."""
-    talk = [human("old"), human("newest")]
-    for number in range(19):
-        talk += [ai(tool_calls=[call(str(number))]), tool_result(str(number), "x")]
-    sent = await request(lambda think: ContextBudget("b", think, messages=5), *talk)
-    assert texts(sent) == ["newest", "ai(17)", "result 17", "ai(18)", "result 18"]
-    assert len(talk) == 40
 
 
 async def test_a_reply_and_its_results_stay_or_go_together() -> None:

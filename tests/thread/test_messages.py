@@ -47,8 +47,8 @@ def store(request: pytest.FixtureRequest) -> StateMessageStore:
 
 
 @pytest.mark.anyio
-async def test_many_append_one_is_edited_one_removed(store: StateMessageStore) -> None:
-    """T12: 50 tasks append; one is edited, one removed: 49, all different, in place; an unknown id changes nothing."""
+async def test_t12_many_append_one_is_edited_one_removed(store: StateMessageStore) -> None:
+    """50 tasks append; one is edited, one removed: 49, all different, in place; an unknown id changes nothing."""
 
     async def append(number: int) -> None:
         store.append(human(f"{number}", id=str(number)))
