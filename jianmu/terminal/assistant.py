@@ -1,0 +1,179 @@
+"""Whom one talks with without an agent of one's own: a model by its name, or the built-in scripted assistant."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from typing import Annotated
+
+from py_trees.composites import Sequence
+from pydantic import BaseModel, Field
+
+from jianmu.agent import Agent
+from jianmu.engine.clock import Clock
+from jianmu.engine.context import NodeContext
+from jianmu.engine.request import Request
+from jianmu.engine.state import Ephemeral
+from jianmu.message import Message, Usage
+from jianmu.model import ChatModel, ModelRequest, ScriptedModel, Turn
+from jianmu.model.base import REAL, Stream
+from jianmu.nodes.decorators import LoopUntilSuccess
+from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
+from jianmu.nodes.tools import ToolExecutor
+from jianmu.tool import Tool, ToolCall, tool
+
+PAUSE = 0.03
+"""Seconds between two words of the scripted assistant."""
+NUMBER = r"-?\d+(?:\.\d+)?"
+SUM = re.compile(rf"({NUMBER})\s*([-+*/x×])\s*({NUMBER})")
+NOTE = re.compile(r"\bnote\b[:\s]*(.*)", re.IGNORECASE | re.DOTALL)
+TABLE = re.compile(r"\btable\b", re.IGNORECASE)
+SIGNS: dict[str, Callable[[float, float], float]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "x": lambda left, right: left * right,
+    "×": lambda left, right: left * right,
+    "/": lambda left, right: left / right,
+}
+
+WELCOME = """\
+# The scripted assistant
+
+I am **no language model**: a script that comes with jianmu, to show what a chat looks like. Try one of these:
+
+- `17 * 23`: a tool that is called at once
+- `note: buy milk`: a tool that needs your **approval**; you may edit its arguments
+- `book a table`: a tool that asks you something
+
+The same tree with a real model is a few lines:
+
+```python
+from jianmu import Agent
+from jianmu.nodes import AgentLLMNode
+
+think = AgentLLMNode("think", model="openai:gpt-6-luna")
+agent = Agent(think, state_schema=Talk)
+```
+
+While I talk, **Ctrl-C** stops me, **Ctrl-T** shows the tree and the state, and **F1** all the keys.
+"""
+
+
+class Chat(BaseModel):
+    """The state of a chat.
+
+    Attributes:
+        messages: the conversation.
+        streaming_output: the reply that is coming in.
+        final_answer: the last reply that called no tool.
+        done: whether there is one.
+        rounds: replies in this turn.
+        usage: what the thread has cost.
+        approvals: what need not be asked again.
+        notes: what the scripted assistant was told to note.
+    """
+
+    messages: Annotated[list[Message], operator.add] = Field(default_factory=list)
+    streaming_output: Annotated[str, Ephemeral(scope="call")] = ""
+    final_answer: Annotated[str | None, Ephemeral(scope="run")] = None
+    done: Annotated[bool, Ephemeral(scope="run")] = False
+    rounds: Annotated[int, Ephemeral(scope="run")] = 0
+    usage: Usage = Field(default_factory=Usage)
+    approvals: dict[str, dict[str, str | bool | None]] = Field(default_factory=dict)
+    notes: Annotated[list[str], operator.add] = Field(default_factory=list)
+
+
+@tool(idempotent=True)
+def calculate(left: float, sign: str, right: float) -> str:
+    """Calculate with two numbers.
+
+    Args:
+        left: the first number.
+        sign: +, -, * or /.
+        right: the second number.
+    """
+    return f"{SIGNS[sign](left, right):g}"
+
+
+@tool(requires_approval=True)
+async def save_note(text: str, context: NodeContext) -> str:
+    """Keep a note in the state."""
+    context.write_state({"notes": [text]})
+    return f"noted: {text}"
+
+
+@tool
+async def book_table(context: NodeContext) -> str:
+    """Book a table; the tool itself asks when and for whom."""
+    hour = await context.ask(Request("At what time?", answer={"enum": ["18:00", "19:30", "21:00"]}), key="hour")
+    name = await context.ask(Request("In whose name?"), key="name")
+    return f"a table at {hour} for {name}"
+
+
+TOOLS: tuple[Tool, ...] = (calculate, save_note, book_table)
+
+
+class ScriptedAssistant(ChatModel):
+    """A model that answers by rules, word by word, without a network.
+
+    Args:
+        pause: seconds between two words.
+    """
+
+    def __init__(self, pause: float = PAUSE) -> None:
+        self.name = "scripted"
+        self._pause = pause
+
+    def stream(self, request: ModelRequest, *, clock: Clock = REAL) -> Stream:
+        """Return the reply that the rules have for the last message."""
+        turn = _reply(request.messages, self._pause)
+        return ScriptedModel([turn], name=self.name).stream(request, clock=clock)
+
+
+def model_agent(model: ChatModel | str, system: str | None = None) -> Agent[Chat]:
+    """Return an agent that only talks.
+
+    Args:
+        model: who talks.
+        system: the system prompt.
+    """
+    return Agent(AgentLLMNode("reply", model=model, system=system), Chat)
+
+
+def scripted_agent(pause: float = PAUSE) -> Agent[Chat]:
+    """Return an agent that shows what a chat can do, by a script.
+
+    Args:
+        pause: seconds between two words.
+    """
+    think = AgentLLMNode("think", model=ScriptedAssistant(pause), tools=TOOLS)
+    step = Sequence("round", memory=True, children=[think, ToolExecutor("act", tools=TOOLS), HasFinalAnswer("done?")])
+    return Agent(LoopUntilSuccess("assistant", step, max_iterations=5), Chat)
+
+
+def _reply(messages: SequenceOf[Message], pause: float) -> Turn:
+    """Return what the rules have for the last message."""
+    last = messages[-1]
+    if last.role == "tool":
+        return Turn(_after(last), pause=pause)
+    text, id = last.text, f"call-{len(messages)}"
+    if found := SUM.search(text):
+        left, sign, right = found.groups()
+        call = ToolCall(id=id, name="calculate", arguments={"left": float(left), "sign": sign, "right": float(right)})
+        return Turn("Let me calculate that.", [call], pause=pause)
+    if found := NOTE.search(text):
+        call = ToolCall(id=id, name="save_note", arguments={"text": found.group(1).strip() or text.strip()})
+        return Turn("I would like to keep that as a note.", [call], pause=pause)
+    if TABLE.search(text):
+        return Turn("Gladly.", [ToolCall(id=id, name="book_table")], pause=pause)
+    return Turn(WELCOME, pause=pause)
+
+
+def _after(result: Message) -> str:
+    """Return what is said when a tool has returned."""
+    if result.is_error:
+        return f"That did not work: {result.text}"
+    return f"Done: **{result.text}**. Anything else?"

@@ -1,0 +1,42 @@
+"""Shows a chat in this terminal until the person quits."""
+
+from __future__ import annotations
+
+from typing import Any  # Any: agents of every schema
+
+import anyio
+from anyio.lowlevel import current_token
+
+from jianmu.agent import Agent
+from jianmu.errors import SetupError
+from jianmu.terminal.app import ChatApp
+from jianmu.terminal.conversation import Conversation
+
+
+async def chat(agent: Agent[Any], thread_id: str | None = None, *, hint: str = "") -> str | None:
+    """Talk with an agent in this terminal until the person quits.
+
+    Args:
+        agent: whom to talk with; the field `messages` of its state is the conversation.
+        thread_id: the thread to go on with, or to begin; None: a new one.
+        hint: what stands in the empty prompt.
+
+    Returns:
+        The id of the thread that was shown last, or None if nothing was said in it.
+
+    Raises:
+        SetupError: the state has no `messages`, or the event loop is not asyncio's, on which alone textual runs.
+    """
+    if type(current_token().native_token).__module__.partition(".")[0] == "trio":
+        raise SetupError("chat() needs asyncio, on which alone textual runs: anyio.run(chat, agent)")
+    talk = Conversation(agent, thread_id)
+    try:
+        async with anyio.create_task_group() as group:
+            app = ChatApp(talk, group.start_soon, hint=hint, has_thread=thread_id is not None)
+            try:
+                await app.run_async()
+            finally:
+                talk.stop()
+    finally:
+        talk.close()
+    return None if talk.is_new else talk.thread_id
