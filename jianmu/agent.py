@@ -34,7 +34,8 @@ from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
 from jianmu.engine.thread import Build
 from jianmu.errors import RunError, SetupError, UnknownThreadError
-from jianmu.nodes.subagent import SubAgent
+from jianmu.nodes.delegates import Delegate, Delegated
+from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -358,9 +359,15 @@ class Agent(Generic[S]):
             inputs: fields of this agent and the fields of the other that they are taken from.
             outputs: fields of the other agent and the fields of this one that they are taken from.
         """
-        if self._session.holding is not None:
-            raise SetupError(f"'{name}': an agent inside of another is kept in that one's store: give it no store")
+        self._session.refuse_inside(name)
         return SubAgent(name, self.root, self.state_manager, inputs=inputs or {}, outputs=outputs or {})
+
+    def as_tool(self, name: str, *, inputs: Inputs = None, outputs: Outputs = None, **options: Any) -> Delegate:
+        """Return a tool that runs this agent in another one, its state kept; see `as_node`, and `Delegate` for more."""
+        self._session.refuse_inside(name)
+        manager = self.state_manager
+        node = Delegated(name, self.root, manager, is_fresh=False, inputs=inputs, outputs=outputs)
+        return Delegate(name, [node], **options)
 
     # The place where coroutines go on between calls
 

@@ -70,6 +70,11 @@ class Session(Thread[S]):
         if keeping.store is not None:
             self.attach(keeping.store)
 
+    def refuse_inside(self, name: str) -> None:
+        """Refuse a place inside of another agent, under this name, for a tree with a store of its own."""
+        if self.holding is not None:
+            raise _inside(name)
+
     def attach(self, store: Checkpointer) -> None:
         """Keep threads in a store from now on.
 
@@ -79,8 +84,7 @@ class Session(Thread[S]):
         """
         runner = self.runner
         if runner.root.parent is not None:
-            path = path_of(runner.root)
-            raise SetupError(f"'{path}': an agent inside of another is kept in that one's store: give it no store")
+            raise _inside(path_of(runner.root))
         check_keepable(runner.root)
         if uses_blackboard(runner.root):
             runner.context.log_at(None).warning("the blackboard of py_trees is kept in no store")
@@ -301,3 +305,7 @@ class Session(Thread[S]):
         self._is_imported = True
         if self.holding is not None:
             self.holding.forget()
+
+
+def _inside(name: str) -> SetupError:
+    return SetupError(f"'{name}': an agent inside of another is kept in that one's store: give it no store")

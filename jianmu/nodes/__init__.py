@@ -17,6 +17,7 @@ from jianmu.nodes.ask import Approve, AskHuman, Choose, WaitFor
 from jianmu.nodes.control import IfThenElse, Race, Switch, Utility
 from jianmu.nodes.decorators import Catch, Finally, ForceFailure, ForceSuccess, Guard, Invert, LoopUntilSuccess
 from jianmu.nodes.decorators import Repeat, Retry
+from jianmu.nodes.delegates import Delegate, DelegateExecutor, acting
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
 from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
@@ -29,11 +30,11 @@ from jianmu.nodes.tools import ToolExecutor
 
 __all__ = [
     "AgentLLMNode", "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "ContextBudget", "Control",
-    "Cooldown", "Count", "EternalGuard", "FailureIsRunning", "FailureIsSuccess", "Finally", "ForEach", "ForceFailure",
-    "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse", "InteractiveNode", "Invert", "Inverter",
-    "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy", "PassThrough", "Race", "Reminders", "Repeat",
-    "Request", "RequestProjection", "Retry", "RunningIsFailure", "RunningIsSuccess", "Selector", "Sequence",
-    "SimpleLLMNode", "Skill", "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch",
-    "Timeout", "Timer", "ToolExecutor", "Utility", "WaitFor", "action", "async_action", "async_condition", "condition",
-    "default", "escalate", "fail",
+    "Cooldown", "Count", "Delegate", "DelegateExecutor", "EternalGuard", "FailureIsRunning", "FailureIsSuccess",
+    "Finally", "ForEach", "ForceFailure", "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse",
+    "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy",
+    "PassThrough", "Race", "Reminders", "Repeat", "Request", "RequestProjection", "Retry", "RunningIsFailure",
+    "RunningIsSuccess", "Selector", "Sequence", "SimpleLLMNode", "Skill", "StatusToBlackboard", "SubAgent",
+    "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout", "Timer", "ToolExecutor", "Utility", "WaitFor",
+    "acting", "action", "async_action", "async_condition", "condition", "default", "escalate", "fail",
 ]  # fmt: skip

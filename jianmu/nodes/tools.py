@@ -143,8 +143,12 @@ class ToolExecutor(AsyncNode):
                 work.append(Work(place, verdict.call, wishes[place].tool, verdict.is_edited))
         self._count(turn, {one.call.id for one in work} - turn.counted)
         await self._carry_out_all(turn, work)
-        turn.append(self.context)
+        self._finish(turn)
         return Status.SUCCESS
+
+    def _finish(self, turn: Turn) -> None:
+        """Write the results."""
+        turn.append(self.context)
 
     def _wish(self, turn: Turn, place: int) -> Wish | None:
         """Return a call with its tool, or None where it has its result already: it cannot be carried out."""
@@ -219,7 +223,7 @@ class ToolExecutor(AsyncNode):
             result = await tool.call(given, context=part)
             if context.run.events.is_heard:
                 context.emit(ToolReturned(call_id=given.id, name=given.name, is_error=result.is_error))
-            content = _with_edit(given, result.content) if work.is_edited else result.content
+            content = with_edit(given, result.content) if work.is_edited else result.content
             return CallOutcome(content=content, is_error=result.is_error)
 
         act.__qualname__ = call.name
@@ -231,7 +235,7 @@ class ToolExecutor(AsyncNode):
         return turn.fail(work.place, text)
 
 
-def _with_edit(call: ToolCall, content: Content) -> Content:
+def with_edit(call: ToolCall, content: Content) -> Content:
     """Return a result that tells the model with which arguments its call was carried out."""
     note = f"[The person who approved this call has changed its arguments to {json.dumps(call.arguments)}]"
     return f"{note}\n{content}" if isinstance(content, str) else (TextPart(text=note), *content)
