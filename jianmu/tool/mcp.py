@@ -14,14 +14,13 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypedDict, Unpack  # Any: options of tools
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 from structlog.typing import FilteringBoundLogger
 
 from jianmu.engine.log import log
@@ -30,6 +29,7 @@ from jianmu.tool.base import MAX_RESULT_CHARS, Approval, Tool
 from jianmu.tool.mcphttp import Address, Headers, checked_url, http_streams
 from jianmu.tool.mcplink import Dial, Link
 from jianmu.tool.mcpstdio import Command, process_streams
+from jianmu.tool.mcpthread import LoopThread
 from jianmu.tool.mcptool import Catalogue, Server
 from jianmu.tool.toolbox import Toolbox
 
@@ -100,7 +100,7 @@ class MCPToolbox(Toolbox):
         link = Link(self.name, dial(self._log), mode, connect_timeout, self._log)
         self._server = Server(self.name, link, None if files is None else Path(files))
         self._catalogue = Catalogue(self._server, options, self._left_out)
-        self._thread: AbstractContextManager[BlockingPortal] | None = None
+        self._thread: LoopThread | None = None
         super().__init__()
 
     @property
@@ -119,7 +119,7 @@ class MCPToolbox(Toolbox):
         Raises:
             SetupError: the server cannot be reached.
         """
-        self._thread = start_blocking_portal(name=f"mcp {self.name}")
+        self._thread = LoopThread(f"mcp {self.name}")
         self._server.portal = portal = await anyio.to_thread.run_sync(_begin, self._thread, self._server.link)
         try:
             is_there = await portal.call_async(self._server.link.begun)
@@ -139,7 +139,7 @@ class MCPToolbox(Toolbox):
             return
         with anyio.CancelScope(shield=True):
             await portal.call_async(self._server.link.end)
-            await anyio.to_thread.run_sync(thread.__exit__, None, None, None)
+            await anyio.to_thread.run_sync(thread.stop)
 
     def _left_out(self, name: str, problem: str) -> None:
         self._log.warning("a tool of an MCP server cannot be used", tool=name, problem=problem)
@@ -193,12 +193,12 @@ def mcp_http(url: str, *, headers: Headers | None = None, **options: Unpack[Opti
     return MCPToolbox(lambda _log: lambda _lost: http_streams(address), host, **options)
 
 
-def _begin(thread: AbstractContextManager[BlockingPortal], link: Link) -> BlockingPortal:
+def _begin(thread: LoopThread, link: Link) -> BlockingPortal:
     """Start the thread of a connection; the library is imported here, which takes a second."""
     importlib.import_module("mcp.client")
     for name in ("mcp", "client"):  # else Python prints what they log, where the user has not set logging up
         logging.getLogger(name).addHandler(logging.NullHandler())
-    portal = thread.__enter__()
+    portal = thread.start()
     portal.start_task_soon(link.run)
     return portal
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # an extra: it may be absent
     from mcp.client import Client, ClientRequestContext
     from mcp.shared.exceptions import MCPError
 
-NOT_SENT = -31_999  # an error's code that no protocol has: a request did not reach the server
+NOT_SENT, FORGOTTEN = -31_999, -31_998
+"""Codes of errors that no protocol has: a request did not reach the server, or the server does not know its sender."""
 _WAITS = (0.05, 0.1, 0.25, 0.5, 1.0)  # seconds until a server is asked again that has said: not yet
 
 
@@ -142,7 +143,7 @@ class Calls:
             raise NotTakenError(f"{not_taken}: {error.message}.") from None
         if error.code == types.HEADER_MISMATCH:
             raise NotTakenError(f"{not_taken}: its tools have changed.", "changed") from None
-        if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
+        if error.code == FORGOTTEN:
             raise NotTakenError(f"{not_taken}: it does not know this client any more.", "forgotten") from None
         raise CallError(f"'{job.name}' failed: {error.message}") from None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias  # Any: the client's own options
 
 from jianmu.errors import SetupError
-from jianmu.tool.mcpcall import NOT_SENT
+from jianmu.tool.mcpcall import FORGOTTEN, NOT_SENT
 
 if TYPE_CHECKING:  # an extra: it may be absent
     import httpx2
@@ -23,6 +23,8 @@ Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 
 CONNECT = 30.0
 """Seconds in which a connection has to be made, or a request written; how long a reply may take is the call's own."""
+_SESSION = "mcp-session-id"
+_NOT_FOUND = 404
 MAX_EVENT = 256 * 1024 * 1024
 """Bytes that one event of a server may have."""
 
@@ -66,6 +68,9 @@ def _client_class() -> Callable[..., httpx2.AsyncClient]:
             request.headers.update(_headers(self._address))
             try:
                 response = await super().send(request, **options)
+                if response.status_code == _NOT_FOUND and _SESSION in request.headers:
+                    await response.aclose()
+                    return _failed(request, FORGOTTEN, LookupError("the session is not known"))
                 if response.headers.get("content-type", "").startswith("application/json"):
                     await response.aread()
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:

@@ -18,6 +18,7 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from jianmu.engine.answers import JsonObject
+from jianmu.errors import JianmuError
 from jianmu.tool.mcpcall import Calls, Job, LostError, NotTakenError, Wanted
 
 if TYPE_CHECKING:  # an extra: it may be absent
@@ -59,17 +60,17 @@ class Link:
         self._scope: anyio.CancelScope | None = None
         self._pauses = iter(PAUSES)
         self._attempts = 0
-        self._is_ending = False
+        self._has_begun = self._is_made = self._is_ending = False
         self._moved = self._hurry = self._over = anyio.Event()
 
     async def run(self) -> None:
-        """Hold the connection until `end` is called."""
+        """Hold the connection until `end` is called; the first attempt to make it has to succeed."""
         self._moved, self._hurry, self._over = anyio.Event(), anyio.Event(), anyio.Event()
         try:
-            while not self._is_ending:
+            await self._attempt()
+            while self._has_begun and not self._is_ending:
+                await self._pause()
                 await self._attempt()
-                if not self._is_ending:
-                    await self._pause()
         finally:
             self._is_ending = True
             self._move()
@@ -77,9 +78,9 @@ class Link:
 
     async def begun(self) -> bool:
         """Return whether the first attempt to connect has succeeded."""
-        while self._client is None and not self._attempts:
+        while not (self._has_begun or self._attempts):
             await self._moved.wait()
-        return self._client is not None
+        return self._has_begun
 
     async def end(self) -> None:
         """Close the connection, and return when it is closed."""
@@ -133,12 +134,15 @@ class Link:
         """Connect, and return when the connection is lost or could not be made."""
         self.problem = f"it did not answer in {self._connect_timeout:g} seconds"
         with anyio.CancelScope(deadline=anyio.current_time() + self._connect_timeout) as self._scope:
+            if self._is_ending:
+                return
+            self._is_made = False
             try:
                 await self._hold(self._scope)
             except Exception as error:  # noqa: BLE001  # whatever the library raises: there is no connection
                 self._lost(_cause(error))
         self._client = self._scope = None
-        self._attempts += 1
+        self._attempts += not self._is_made
         if not self._is_ending:
             self._log.warning("an MCP server is away", problem=self.problem)
         self._move()
@@ -151,7 +155,7 @@ class Link:
             self.instructions = client.instructions
             scope.deadline = math.inf
             self.problem = "the connection was lost"
-            self._client = client
+            self._client, self._is_made, self._has_begun = client, True, True
             self._move()
             await self._follow(client)
 
@@ -182,7 +186,7 @@ class Link:
     async def _pause(self) -> None:
         """Wait before the next attempt, unless somebody has a call."""
         self._hurry = anyio.Event()
-        with anyio.move_on_after(next(self._pauses, PAUSES[-1])):
+        with anyio.move_on_after(0 if self._is_ending else next(self._pauses, PAUSES[-1])):
             await self._hurry.wait()
 
     # The tools
@@ -232,4 +236,6 @@ def _cause(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     text = str(error).strip().splitlines()
+    if isinstance(error, JianmuError):
+        return text[0]
     return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
