@@ -109,7 +109,6 @@ class ChatApp(App[None]):
         self._put_off = set[str]()
         self._dialog: Dialog | None = None
         self._is_following = False
-        self._is_leaving = False
         self._is_warned = False
         self._shown_version = -1
 
@@ -214,7 +213,10 @@ class ChatApp(App[None]):
             self._begin(self._go_on)
 
     async def _go_on(self) -> None:
-        await self.conversation.go_on()
+        transcript = self.conversation.transcript
+        known = len(transcript.blocks)
+        if not await self.conversation.go_on() and len(transcript.blocks) == known:
+            transcript.note("There is nothing to go on with.")
 
     def action_stop(self) -> None:
         """Copy what is selected; else stop the turn; else quit at the second time."""
@@ -229,11 +231,8 @@ class ChatApp(App[None]):
             self.notify("Ctrl-C once more quits.")
 
     def action_leave(self) -> None:
-        """Stop the turn and quit; the thread is kept."""
-        if self._is_leaving:
-            return
-        self._is_leaving = True
-        self.conversation.stop()
+        """Quit; the thread is kept, and its open questions stay open."""
+        self.conversation.leave()
         self.exit()
 
     # Questions

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
-from collections.abc import Sequence as SequenceOf
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any  # Any: an agent of a schema that only its options name
 
-from py_trees.composites import Sequence
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import Clock
 from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
-from jianmu.engine.state import Ephemeral
-from jianmu.message import Message, Usage
+from jianmu.message import Message
 from jianmu.model import ChatModel, ModelRequest, ScriptedModel, Turn
 from jianmu.model.base import REAL, Stream
-from jianmu.nodes.decorators import LoopUntilSuccess
-from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
-from jianmu.nodes.tools import ToolExecutor
+from jianmu.nodes.llm import AgentLLMNode
+from jianmu.prebuilt.react import ReActState, react_agent
 from jianmu.tool import Tool, ToolCall, tool
 
 PAUSE = 0.03
@@ -48,42 +44,26 @@ I am **no language model**: a script that comes with jianmu, to show what a chat
 - `note: buy milk`: a tool that needs your **approval**; you may edit its arguments
 - `book a table`: a tool that asks you something
 
-The same tree with a real model is a few lines:
+The same agent with a real model and tools of your own:
 
 ```python
-from jianmu import Agent
-from jianmu.nodes import AgentLLMNode
+from jianmu.prebuilt import react_agent
 
-think = AgentLLMNode("think", model="openai:gpt-6-luna")
-agent = Agent(think, state_schema=Talk)
+agent = react_agent("openai:gpt-6-luna", [search, send_mail])
 ```
 
 While I talk, **Ctrl-C** stops me, **Ctrl-T** shows the tree and the state, and **F1** all the keys.
 """
 
 
-class Chat(BaseModel):
-    """The state of a chat.
+class Notebook(ReActState):
+    """The state of the scripted assistant.
 
     Attributes:
-        messages: the conversation.
-        streaming_output: the reply that is coming in.
-        final_answer: the last reply that called no tool.
-        done: whether there is one.
-        rounds: replies in this turn.
-        usage: what the thread has cost.
-        approvals: what need not be asked again.
-        notes: what the scripted assistant was told to note.
+        notes: what it was told to note.
     """
 
-    messages: Annotated[list[Message], operator.add] = Field(default_factory=list)
-    streaming_output: Annotated[str, Ephemeral(scope="call")] = ""
-    final_answer: Annotated[str | None, Ephemeral(scope="run")] = None
-    done: Annotated[bool, Ephemeral(scope="run")] = False
-    rounds: Annotated[int, Ephemeral(scope="run")] = 0
-    usage: Usage = Field(default_factory=Usage)
-    approvals: dict[str, dict[str, str | bool | None]] = Field(default_factory=dict)
-    notes: Annotated[list[str], operator.add] = Field(default_factory=list)
+    notes: Annotated[list[str], operator.add] = Field(default_factory=list[str])
 
 
 @tool(idempotent=True)
@@ -113,7 +93,7 @@ async def book_table(context: NodeContext) -> str:
     return f"a table at {hour} for {name}"
 
 
-TOOLS: tuple[Tool, ...] = (calculate, save_note, book_table)
+TOOLS: Sequence[Tool] = (calculate, save_note, book_table)
 
 
 class ScriptedAssistant(ChatModel):
@@ -133,28 +113,26 @@ class ScriptedAssistant(ChatModel):
         return ScriptedModel([turn], name=self.name).stream(request, clock=clock)
 
 
-def model_agent(model: ChatModel | str, system: str | None = None) -> Agent[Chat]:
+def model_agent(model: ChatModel | str, system: str | None = None) -> Agent[ReActState]:
     """Return an agent that only talks.
 
     Args:
         model: who talks.
         system: the system prompt.
     """
-    return Agent(AgentLLMNode("reply", model=model, system=system), Chat)
+    return Agent(AgentLLMNode("reply", model=model, system=system), ReActState)
 
 
-def scripted_agent(pause: float = PAUSE) -> Agent[Chat]:
+def scripted_agent(pause: float = PAUSE) -> Agent[Any]:
     """Return an agent that shows what a chat can do, by a script.
 
     Args:
         pause: seconds between two words.
     """
-    think = AgentLLMNode("think", model=ScriptedAssistant(pause), tools=TOOLS)
-    step = Sequence("round", memory=True, children=[think, ToolExecutor("act", tools=TOOLS), HasFinalAnswer("done?")])
-    return Agent(LoopUntilSuccess("assistant", step, max_iterations=5), Chat)
+    return react_agent(ScriptedAssistant(pause), TOOLS, state_schema=Notebook)
 
 
-def _reply(messages: SequenceOf[Message], pause: float) -> Turn:
+def _reply(messages: Sequence[Message], pause: float) -> Turn:
     """Return what the rules have for the last message."""
     last = messages[-1]
     if last.role == "tool":

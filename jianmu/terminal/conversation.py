@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, cast  # Any: agents of every schema
 
+from anyio import CancelScope
 from py_trees.common import Status
 from pydantic import BaseModel, JsonValue
 
@@ -63,6 +64,7 @@ class Conversation:
         self.is_new = True
         self.has_moved = False
         self._is_stopped = self._has_begun = False
+        self._scope = CancelScope()
         self._news: deque[tuple[Event, Sequence[Message] | None]] = deque()
         self._forget = agent.runner.context.events.add(self._hear)
 
@@ -123,6 +125,8 @@ class Conversation:
         row = await self.store.thread(thread_id)
         if row is None:
             return "over"
+        if row.status == "running" and not row.is_held and self.agent.interaction.pending:
+            return "waits"  # its process died while somebody was asked
         return "busy" if row.is_held else STANDS.get(row.status, "over")
 
     # Turns
@@ -131,7 +135,7 @@ class Conversation:
         """Say something and wait until the turn is over.
 
         Returns:
-            Whether it was taken; else the transcript says why not.
+            Whether a turn was begun; else the transcript says why not.
         """
         return await self._turn(self._send, text)
 
@@ -145,6 +149,10 @@ class Conversation:
         if self.is_on:
             self._is_stopped = True
             self.agent.halt("stopped in the chat")
+
+    def leave(self) -> None:
+        """End the turn that is on, to go on with it later: one that only waits for answers stays as it is."""
+        self._scope.cancel()
 
     async def answer(
         self, id: str, payload: JsonValue = None, action: Literal["accept", "decline", "cancel"] = "accept"
@@ -175,14 +183,15 @@ class Conversation:
         self.is_on, self._is_stopped = True, False
         self._has_begun = False
         try:
-            self._tell(await work(*given))
+            with CancelScope() as self._scope:
+                self._tell(await work(*given))
         except Exception as error:  # noqa: BLE001  # whatever an agent raises is told, and the chat goes on
             self._settle()
             self.transcript.note(told(error), "error")
             return self._has_begun
         finally:
             self.is_on = False
-        return True
+        return self._has_begun
 
     def _tell(self, status: Status) -> None:
         """Show what came last, and say how the turn ended if it has not succeeded."""

@@ -36,7 +36,7 @@ async def chat(agent: Agent[Any], thread_id: str | None = None, *, hint: str = "
             try:
                 await app.run_async()
             finally:
-                talk.stop()
+                talk.leave()
     finally:
         talk.close()
     return None if talk.is_new else talk.thread_id

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from py_trees.behaviour import Behaviour
+from py_trees.common import Status
 
 from jianmu.engine.tree import path_of
 from jianmu.errors import (
@@ -45,7 +46,10 @@ def told(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         found = cast("Sequence[BaseException]", error.exceptions)
         return "\n".join(map(told, found[:3]))
-    lines = [f"{type(error).__name__}: {_cut(str(error))}".rstrip(": ")]
+    text = str(error)
+    if isinstance(error, ThreadBusyError):
+        text = text.partition(": answer")[0]
+    lines = [f"{type(error).__name__}: {_cut(text)}".rstrip(": ")]
     lines += [note for note in getattr(error, "__notes__", ()) if note.startswith("raised by ")]
     if isinstance(error, ModelError):
         lines += [_cut(error.detail)] if error.detail and error.detail not in lines[0] else []
@@ -63,8 +67,11 @@ def refusal(error: Exception) -> str:
 
 
 def failure(root: Behaviour) -> str:
-    """Return which node made the tree fail, and why."""
+    """Return which node made the tree fail, and why: the last one, or the last leaf that has a reason."""
     node = root.tip() or root
+    if not node.feedback_message:
+        leaves = [leaf for leaf in root.iterate() if not leaf.children and leaf.status is Status.FAILURE]
+        node = next((leaf for leaf in reversed(leaves) if leaf.feedback_message), node)
     why = f": {node.feedback_message}" if node.feedback_message else ""
     return safe(f"The turn failed at '{path_of(node)}'{why}")
 
