@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench import hops, imports, langgraph_saved, langgraph_steps, runs, state, ticks, waiting
+from bench import hops, imports, langgraph_saved, langgraph_steps, runs, state, streaming, ticks, waiting
 from bench.row import Row
 from bench.saved import Growth
 
@@ -56,6 +56,25 @@ STORES = [
     Row("a load among 10,000 suspended threads", "the same among 100", waiting.load, at_most=1.5),
 ]
 
+STREAMS = [
+    *(
+        Row(
+            f"10,000 tokens streamed, {how}, {backend}",
+            "a bare `async for` over the model",
+            partial(streaming.against_bare, backend, pause),
+            at_most=5,
+        )
+        for how, pause in (("at once", None), ("a turn each", 0))
+        for backend in ("asyncio", "trio")
+    ),
+    Row(
+        "a token of 40,000 streamed, a turn each",
+        "one of 10,000",
+        partial(streaming.linear, "asyncio", 0),
+        at_most=1.5,
+    ),
+]
+
 ROWS = [
     Row("scalar write, state of 100,000 messages", "the same at 100", state.scalar_write, at_most=1.5),
     Row("append one message at 10,000, no read between", "the same at 100", state.append, at_most=1.5),
@@ -89,5 +108,6 @@ ROWS = [
     Row("step() with two fields, 10 leaves, asyncio", "py_trees tree.tick()", partial(runs.step, "asyncio"), at_most=3),
     Row("step() with two fields, 10 leaves, trio", "py_trees tree.tick()", partial(runs.step, "trio"), at_most=3),
     Row("import jianmu", "import its four dependencies", imports.dependencies, at_most=1.15),
+    *STREAMS,
     *STORES,
 ]

@@ -17,9 +17,9 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Token
 
 T = TypeVar("T")
-LONG = 1_000
+LONG = 500
 """Characters from which on a text is shown in growing pieces."""
-SHARE = 64
+SHARE = 32
 """A long text is shown when a piece of this share of it has come in."""
 EACH = 100
 """Pieces of a reply that are an event each, however fast they come."""
