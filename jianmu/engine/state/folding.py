@@ -11,10 +11,23 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias, cast  # Any: what Pydantic tells of an error
 
+from pydantic import BaseModel
 from pydantic_core import ValidationError
 
 from jianmu.engine.state.freeze import Refused, freeze, refuse_flow, refuse_op
-from jianmu.engine.state.markers import MISSING, Clear, Fold, Items, Op, Remove, Replace, Value
+from jianmu.engine.state.markers import (
+    MISSING,
+    Clear,
+    ConflictError,
+    Fn,
+    Fold,
+    Items,
+    Op,
+    Reducer,
+    Remove,
+    Replace,
+    Value,
+)
 from jianmu.engine.state.readonly import Growing, ReadOnlyDict, ReadOnlyList, shown
 from jianmu.engine.state.schema import StateField
 from jianmu.errors import StateWriteError
@@ -35,6 +48,8 @@ def attempt(what: str, fn: Callable[..., Value], *args: Value) -> Value:
         why = explained(error.errors(include_url=False, include_context=False))
     except Refused as error:
         why = error.why
+    except ConflictError as error:
+        why = f"{what} raised ConflictError: {error}"
     except StateWriteError:
         why = f"{what} raised StateWriteError: it may neither write to the state nor change what it is given"
     except Exception as error:  # noqa: BLE001  # whatever a user's function raises
@@ -108,11 +123,14 @@ class Step:
         if reducer is None:
             return self._replaced(raw)
         refuse_flow(raw)
-        new = self._checked(field.incoming, raw)
+        is_one = reducer.key is not None and isinstance(raw, Mapping | BaseModel)
+        new = self._checked(field.incoming, [raw] if is_one else raw)
         if field.grows:
             if new is None and reducer.fn is operator.add:
                 raise Refused("None cannot be added to a list")
-            return self._appended(new or [], reducer.limit)
+            grown = self._grown(new or [], reducer)
+            if grown is not MISSING:
+                return grown
         old = shown(self.old)
         is_first = reducer.kind == "append" and old is None
         result = new if is_first else attempt(f"the reducer {reducer.name}", reducer.fn, old, new)
@@ -179,14 +197,16 @@ class Step:
         refuse_flow(result)
         return self._checked(self.field.result, result)
 
-    def _appended(self, new: Items, limit: int | None) -> Value:
-        """Return the list after an append, without a copy of what was there."""
-        old, field = self.old, self.field
+    def _grown(self, new: Items, reducer: Reducer) -> Value:
+        """Return the list after an append, without a copy of what was there; MISSING if it would have a key twice."""
+        old, field, limit = self.old, self.field, reducer.limit
         if not new and old is not None and limit is None and not field.has_functions:
             return old
         if type(old) is not Growing:
             items: Items = list(old or ())
             old = Growing(items, len(items), field.hint)
+        if reducer.key is not None and not _are_new(new, old, reducer.key):
+            return MISSING
         grown = old.grown(new)
         if limit is not None and grown.size > limit:
             grown = Growing(grown.shown()[-limit:], limit, field.hint)
@@ -228,6 +248,14 @@ class Step:
         if made.keys() != fresh.keys():  # keys were changed by their validators, so their places are not known
             return self._checked(field.full_result, result)
         return self._checked(field.result, ReadOnlyDict({**result, **made}, field.hint))
+
+
+def _are_new(items: Items, old: Growing, key: Fn) -> bool:
+    """Whether no key comes twice in a list with these items at its end."""
+    with suppress(Exception):  # of a key that cannot be had: the reducer meets it too, and says so
+        keys = [key(item) for item in items]
+        return len(set(keys)) == len(keys) and old.has_none(keys, key)
+    return False
 
 
 def _removed(remove: Fold, old: Value, keys: tuple[Value, ...], unknown: list[Value]) -> Value:

@@ -12,6 +12,7 @@ from jianmu.errors import SchemaError
 
 Value: TypeAlias = Any
 Fold: TypeAlias = Callable[[Value, Value], Value]
+Fn: TypeAlias = Callable[[Value], Value]
 Key: TypeAlias = str | Callable[[Value], Value]
 Items: TypeAlias = list[Value]
 Scope: TypeAlias = Literal["run", "step", "call"]
@@ -82,13 +83,18 @@ class Reducer(Marker):
             `KeyError` with the key that is unknown. Without it the field refuses `Remove`.
     """
 
-    __slots__ = ("fn", "kind", "limit", "remove")
+    __slots__ = ("fn", "key", "kind", "limit", "remove", "said")
 
     def __init__(self, fn: Fold, *, remove: Fold | None = None) -> None:
         self.fn = fn
         self.remove = remove
         self.kind: Literal["own", "ready", "append"] = "own"
         self.limit: int | None = None
+        self.key: Fn | None = None  # of an item of a list that keeps one per key, and all of them
+        self.said = ""  # the call that has made it
+
+    def __repr__(self) -> str:
+        return self.said or super().__repr__()
 
     @property
     def name(self) -> str:
@@ -137,7 +143,7 @@ def add_items(max: int | None = None) -> Reducer:
         max: how many of the newest items are kept.
     """
     limit = _positive(max)
-    reducer = _ready("add_items", lambda old, new: _newest(_joined(old, new), limit))
+    reducer = _ready("add_items", lambda old, new: _newest(_joined(old, new), limit), said=f"max={max}")
     reducer.kind, reducer.limit = "append", limit
     return reducer
 
@@ -153,6 +159,7 @@ def ordered_union(max: int | None = None) -> Reducer:
         "ordered_union",
         lambda old, new: _newest(_distinct(_joined(old, new)), limit),
         lambda old, keys: _without(old, keys, lambda item: item),
+        said=f"max={max}",
     )
 
 
@@ -184,10 +191,10 @@ def same_or_error(key: Key | None = None) -> Reducer:
         if before is None or after is None:
             return old if after is None else new
         if before != after:
-            raise ConflictError("it holds another one")
+            raise ConflictError("another one is there")
         return old
 
-    return _ready("same_or_error", fold)
+    return _ready("same_or_error", fold, said=f"key={key!r}")
 
 
 def keep_first() -> Reducer:
@@ -208,18 +215,21 @@ def upsert(key: Key, max: int | None = None) -> Reducer:
 def add_by_id(id: Key = "id") -> Reducer:
     """Return a reducer for conversations: append, replace in place by id, remove by id.
 
-    How the items are split into writes makes no difference.
+    How the items are split into writes makes no difference, and one item may be given without a list around it. An
+    append costs the same at any length.
 
     Args:
         id: the name of a key or attribute of the items, or a function of an item.
     """
-    return _keyed("add_by_id", id, None)
+    reducer = _keyed("add_by_id", id, None)
+    reducer.key = lambda item: _of(item, id)
+    return reducer
 
 
-def _ready(name: str, fn: Fold, remove: Fold | None = None) -> Reducer:
+def _ready(name: str, fn: Fold, remove: Fold | None = None, said: str = "") -> Reducer:
     fn.__qualname__ = name
     reducer = Reducer(fn, remove=remove)
-    reducer.kind = "ready"
+    reducer.kind, reducer.said = "ready", f"{name}({said})"
     return reducer
 
 
@@ -228,7 +238,8 @@ def _keyed(name: str, key: Key, limit: int | None) -> Reducer:
         placed = {_of(item, key): item for item in _joined(old, new)}
         return _newest(list(placed.values()), limit)
 
-    return _ready(name, fold, lambda old, keys: _without(old, keys, lambda item: _of(item, key)))
+    said = f"key={key!r}, max={limit}"
+    return _ready(name, fold, lambda old, keys: _without(old, keys, lambda item: _of(item, key)), said)
 
 
 def _positive(limit: int | None) -> int | None:

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, TypeAlias  # Any: containers hold whatever a schema says
 
-from jianmu.engine.state.markers import Items, Value
+from jianmu.engine.state.markers import Fn, Items, Value
 from jianmu.errors import StateWriteError
 
 Hint: TypeAlias = tuple[str, str]  # the field that a container belongs to, and the call that changes it
@@ -107,17 +107,27 @@ class Growing:
     A version that is not the newest copies the buffer before it grows, so a refused write leaves no trace.
     """
 
-    __slots__ = ("buffer", "hint", "made", "size")
+    __slots__ = ("buffer", "hint", "made", "places", "size")
 
     def __init__(self, buffer: Items, size: int, hint: Hint) -> None:
         self.buffer, self.size, self.hint = buffer, size, hint
         self.made: ReadOnlyList | None = None
+        self.places: tuple[dict[Value, int], int] | None = None  # by key, of the first items of the buffer
 
     def grown(self, items: Items) -> Growing:
         """Return the version with these items at its end."""
         buffer = self.buffer if len(self.buffer) == self.size else self.buffer[: self.size]
         buffer.extend(items)
-        return Growing(buffer, self.size + len(items), self.hint)
+        made = Growing(buffer, self.size + len(items), self.hint)
+        made.places = self.places if buffer is self.buffer else None
+        return made
+
+    def has_none(self, keys: Items, key: Fn) -> bool:
+        """Whether no item has one of these keys, nor two the same; costs what has come since it was asked last."""
+        places, known = self.places or ({}, 0)
+        places.update({key(item): at for at, item in enumerate(self.buffer[known : self.size], known)})
+        self.places = places, max(known, self.size)
+        return len(places) >= self.size and all(places.get(one, self.size) >= self.size for one in keys)
 
     def shown(self) -> ReadOnlyList:
         """Return the list that readers see; made once."""

@@ -50,7 +50,7 @@ class StateField:
         wrapped = list(parts.wrapped(schema))
         self.kind: str = wrapped[-1]["type"]
         self.is_dict = self.kind == "dict"
-        self.grows = self.kind == "list" and policy.reducer is not None and policy.reducer.kind == "append"
+        self.grows = self.kind == "list" and policy.reducer is not None and _appends(policy.reducer)
         self.has_info = asks(schema)
         self.has_functions = any(part["type"].startswith("function") for part in wrapped)
         self.has_own_form = any("serialization" in part for part in wrapped)
@@ -185,8 +185,12 @@ class Schema:
         raise UnknownFieldError(f"{self.model.__name__} has no field '{key}': {names}", field=key)
 
 
+def _appends(reducer: Reducer) -> bool:
+    return reducer.kind == "append" or reducer.key is not None
+
+
 def _hint(name: str, reducer: Reducer | None) -> Hint:
-    if reducer is not None and reducer.kind == "append":
+    if reducer is not None and _appends(reducer):
         return name, f'update({{"{name}": [item]}})'
     return name, f'update({{"{name}": value}}), or transform_field("{name}", fn) with a fn that returns the new value'
 
