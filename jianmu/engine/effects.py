@@ -85,7 +85,7 @@ class Result:
     def __init__(self, where: str, kind: Any) -> None:
         self._where = where
         self._kind = kind
-        self._adapter = TypeAdapter[Any](kind)
+        self._adapter = _adapter(kind) if isinstance(kind, type) else TypeAdapter[Any](kind)
 
     def to_json(self, value: object) -> JsonValue:
         """Return what is kept of a result; it is known to be readable.
@@ -94,8 +94,9 @@ class Result:
             SetupError: the result does not come back from JSON as this type.
         """
         try:
-            kept = json_copy(json.loads(self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)))
-            self._adapter.validate_json(json.dumps(kept))
+            text = self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
+            kept = json_copy(json.loads(text))
+            self._adapter.validate_json(text)
         except (ValueError, TypeError) as error:
             problem = type(error).__name__
         else:
@@ -124,6 +125,11 @@ class Result:
         except ValueError:
             return False
         return True
+
+
+@functools.lru_cache(maxsize=64)
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 async def shielded(work: Callable[[], Awaitable[None]], grace: float) -> None:

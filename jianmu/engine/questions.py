@@ -64,7 +64,10 @@ class Origin:
 
     def identity(self, kind: str, key: str) -> str:
         """Return the digest of what `key` means here; `kind` keeps questions and effects apart."""
-        return digest(kind, self.thread_id, self.run, self.path, self.rounds, key)
+        known: dict[tuple[str, str], str] = vars(self).setdefault("_known", {})
+        if (kind, key) not in known:
+            known[kind, key] = digest(kind, self.thread_id, self.run, self.path, self.rounds, key)
+        return known[kind, key]
 
     def renamed(self, rename: Callable[[str], str]) -> Origin:
         """Return the same place in a tree whose paths have changed."""

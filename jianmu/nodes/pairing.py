@@ -17,6 +17,8 @@ def paired(messages: Iterable[Message]) -> list[Message]:
     and what is paired already comes out the same.
     """
     given = [*messages]
+    if _is_paired(given):
+        return given
     results = _results(given)
     made: list[Message] = []
     taken: set[str] = set()
@@ -29,6 +31,24 @@ def paired(messages: Iterable[Message]) -> list[Message]:
             result = results.get((place, number))
             made.append(_for(call.id, result))
     return made
+
+
+def _is_paired(messages: Sequence[Message]) -> bool:
+    """Whether a conversation is as it should be already, as it is most often: a long one is looked at each time."""
+    awaited: list[str] = []
+    taken: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if not awaited or awaited.pop() != message.tool_call_id:
+                return False
+        elif awaited:
+            return False
+        elif message.tool_calls:
+            awaited = [call.id for call in reversed(message.tool_calls)]
+            if "" in awaited or len({*awaited}) < len(awaited) or not taken.isdisjoint(awaited):
+                return False
+            taken.update(awaited)
+    return not awaited
 
 
 def with_own_ids(message: Message, taken: set[str]) -> Message:

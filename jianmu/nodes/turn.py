@@ -52,6 +52,7 @@ class Turn:
         self.outcomes: dict[int, CallOutcome] = {}
         self.begun = set[int]()
         self._untold = set[int]()
+        self._name = digest("reply", reply)[:8]
 
     @classmethod
     def read(cls, kept: dict[str, Any]) -> Turn:
@@ -70,7 +71,7 @@ class Turn:
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
-        return f"{call.id}@{digest('reply', self.reply)[:8]}"
+        return f"{call.id}@{self._name}"
 
     def due(self, context: NodeContext) -> list[int]:
         """Return the calls that have no result in the conversation."""
