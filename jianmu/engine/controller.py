@@ -216,7 +216,7 @@ class InteractionController:
             origin: who asks.
             request: what; its functions are called with `snapshot`, only for a new question.
             snapshot: the state.
-            key: used if the request has none; by default the last part of the path.
+            key: used instead of the request's; without both it is the last part of the path.
             tool_call_id: the tool call that it is about.
             group: questions that belong together.
             url: where to answer, if elsewhere.
@@ -224,7 +224,7 @@ class InteractionController:
         Raises:
             SetupError: a function of the request returned something that cannot be shown.
         """
-        key = request.key or key or origin.path.rpartition("/")[2]
+        key = key or request.key or origin.path.rpartition("/")[2]
         last = self._book.newest(origin.identity("question", key))
         if last is not None and last.status == "open":
             self._adopt(last, request.door)

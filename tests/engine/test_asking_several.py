@@ -241,3 +241,18 @@ async def test_no_catch_takes_a_limit() -> None:
     """`Catch(on=Exception)` lets it through."""
     agent = Agent(Catch("catch", Works(spends), on=Exception), World, clock=VirtualClock(autojump=True))
     assert (await agent.run_until_suspend(limits=Limits(tool_calls=4))).limit == "tool_calls"
+
+
+async def test_a_part_of_the_work_asks_under_keys_of_its_own() -> None:
+    """Two parts whose questions have one key have two questions, and each gets its answer."""
+    request = Request("sure?", key="sure", answer=int)
+
+    async def work(node: AsyncNode) -> list[Any]:
+        first = await node.context.within("a").ask_all([request])
+        return first + await node.context.within("b").ask_all([request])
+
+    agent, node = agent_of(work)
+    await agent.run_until_suspend()
+    await agent.resume(1)
+    await agent.resume(2)
+    assert node.result == [1, 2]
