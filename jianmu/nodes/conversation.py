@@ -9,9 +9,10 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.state import StateManager
 from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
-from jianmu.message import Message
+from jianmu.message import Message, Usage
 
 FIELD = "messages"
+USAGE = "usage"
 
 
 def require(manager: StateManager[Any], path: str) -> None:
@@ -36,6 +37,14 @@ def append(context: NodeContext, new: Sequence[Message]) -> None:
         context.write_state({FIELD: [*new]})
     else:
         context.transform_field(FIELD, lambda old: [*(old or ()), *new])
+
+
+def counted(context: NodeContext, used: Usage) -> dict[str, Any]:
+    """Return the write that adds to what the thread has used: the field `usage`, where the schema has it as a Usage."""
+    manager = context.manager
+    if manager.schema.types.get(USAGE) is not Usage:
+        return {}
+    return {USAGE: used if manager.has_reducer(USAGE) else manager.read(USAGE) + used}
 
 
 def last_reply(messages: Sequence[Message]) -> Message | None:

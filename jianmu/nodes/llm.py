@@ -9,11 +9,11 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.node import Node, NodeMixin
-from jianmu.engine.state import Clear, Replace
+from jianmu.engine.state import WRITER, Clear, Replace
 from jianmu.engine.tree import path_of
 from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
-from jianmu.message import Message, Usage
+from jianmu.message import Message
 from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
 from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of
@@ -28,6 +28,9 @@ from jianmu.tool.toolbox import Toolbox
 Tools: TypeAlias = Toolbox | Iterable[Tool | Toolbox | Callable[..., Any]] | None
 FIELDS = ("streaming_output", "actions", "rounds", "final_answer", "done")
 """What AgentLLMNode writes where the schema has it, in a namespace where it is Ephemeral."""
+
+ANSWERS = ("final_answer", "done")
+"""Those of them that only a reply without calls has."""
 
 
 class AgentLLMNode(ModelNode):
@@ -66,7 +69,7 @@ class AgentLLMNode(ModelNode):
 
     def __init__(
         self,
-        name: str,
+        name: str | None = None,
         *,
         model: ChatModel | str,
         tools: Tools = None,
@@ -80,7 +83,7 @@ class AgentLLMNode(ModelNode):
         self._kind = output
         self.namespace = namespace
         self._places: dict[str, str | None] = {}
-        self._is_counting = False
+        self._answers: list[str] = []
 
     async def open(self) -> None:
         """Open the model and the tools for as long as the tree is open."""
@@ -102,19 +105,28 @@ class AgentLLMNode(ModelNode):
         """Refuse a state without `messages`, and a stream that another node writes at the same time."""
         conversation.require(self.context.manager, self.context.path)
         self._places = places_of(self, self.namespace)
-        self._is_counting = self.context.manager.schema.types.get("usage") is Usage
+        fields = self.context.manager.schema.fields
+        self._answers = [name for name in ANSWERS if name in fields and not fields[name].info.is_required()]
         if "streaming_output" in self._places:
             _refuse_shared(self)
 
     async def _work(self) -> Status:
         """Ask, and write the reply."""
-        self.context.manager.reset_call_fields(self.namespace)
+        self._reset()
         shown = self._shown()
         specs = [ToolSpec(one.name, one.description, one.parameters) for one in with_skills(self, self._tools).tools]
         request = self._request(conversation.messages_of(self.context), tools=specs)
         reply, value = await self._fitting(request, shown)
         self._write(reply, value, shown)
         return Status.SUCCESS
+
+    def _reset(self) -> None:
+        """Set the call fields back, in the name of the node."""
+        token = WRITER.set(self.context.path)
+        try:
+            self.context.manager.reset_call_fields(self.namespace)
+        finally:
+            WRITER.reset(token)
 
     def _prompt(self) -> str:
         return told_of_skills(self, super()._prompt())
@@ -126,7 +138,7 @@ class AgentLLMNode(ModelNode):
 
     def _failed(self) -> None:
         """Count what was used all the same."""
-        self._put({}, self._usage())
+        self._put({}, conversation.counted(self.context, self._spent))
 
     def _write(self, reply: Finish, value: Any, shown: Shown) -> None:
         """Write what came of a reply, in as few writes as there are places."""
@@ -135,18 +147,19 @@ class AgentLLMNode(ModelNode):
         if message.usage is None:
             message = message.model_copy(update={"usage": reply.usage})
         fields: dict[str, Any] = {"actions": [*message.tool_calls], "rounds": self._round()}
-        if message.tool_calls:
-            fields |= {"final_answer": Clear(), "done": Clear()}
-        else:
+        if not message.tool_calls:
             fields |= {"final_answer": self._answer(message, value), "done": True}
+        else:
+            fields |= {name: Clear() for name in self._answers}
         text = shown.rest()
         if text is not None:
             fields["streaming_output"] = text
+        others = conversation.counted(self.context, self._spent)
         if self.context.manager.has_reducer(conversation.FIELD):
-            self._put(fields, {conversation.FIELD: [message], **self._usage()})
+            others[conversation.FIELD] = [message]
         else:
             conversation.append(self.context, [message])
-            self._put(fields, self._usage())
+        self._put(fields, others)
 
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""
@@ -164,13 +177,6 @@ class AgentLLMNode(ModelNode):
         if "rounds" not in self._places:
             return 0
         return (self.context.manager.read("rounds", namespace=self._places["rounds"]) or 0) + 1
-
-    def _usage(self) -> dict[str, Any]:
-        """Return the write that counts what was used for the thread."""
-        if not self._is_counting:
-            return {}
-        manager = self.context.manager
-        return {"usage": self._spent if manager.has_reducer("usage") else manager.read("usage") + self._spent}
 
     def _answer(self, message: Message, value: Any) -> Any:
         types = self.context.manager.schema.types
@@ -192,7 +198,7 @@ class HasFinalAnswer(Node):
     def on_bound(self) -> None:
         """Refuse a state that has neither field."""
         places = places_of(self, self._namespace)
-        self._places = {name: places[name] for name in ("done", "final_answer") if name in places}
+        self._places = {name: places[name] for name in ANSWERS if name in places}
         if not self._places:
             path, model = self.context.path, self.context.manager.schema.model.__name__
             raise SetupError(

@@ -50,7 +50,7 @@ class ModelNode(AsyncNode):
 
     def __init__(
         self,
-        name: str,
+        name: str | None,
         *,
         model: ChatModel | str,
         system: Prompt = None,

@@ -42,7 +42,7 @@ class SimpleLLMNode(ModelNode):
 
     def __init__(
         self,
-        name: str,
+        name: str | None = None,
         *,
         model: ChatModel | str,
         prompt: object,

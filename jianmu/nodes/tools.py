@@ -20,6 +20,7 @@ from jianmu.engine.journal import OnUnknown
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.suspend import Suspended, is_suspension
 from jianmu.errors import OutcomeUnknownError, SetupError
+from jianmu.message import Usage
 from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
@@ -147,8 +148,11 @@ class ToolExecutor(AsyncNode):
         return Status.SUCCESS
 
     def _finish(self, turn: Turn) -> None:
-        """Write the results."""
+        """Write the results, and what the thread has used."""
         turn.append(self.context)
+        used = conversation.counted(self.context, Usage(tool_calls=len(turn.counted)))
+        if used and turn.counted:
+            self.write_state(used)
 
     def _wish(self, turn: Turn, place: int) -> Wish | None:
         """Return a call with its tool, or None where it has its result already: it cannot be carried out."""

@@ -7,11 +7,18 @@ import pytest
 from jianmu.engine.events import Token
 from jianmu.message import Usage, human
 from jianmu.model import ScriptedModel, Turn
-from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence
+from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence, ToolExecutor
+from jianmu.tool import tool
 from tests.cases.leaves import FAILURE, SUCCESS
 from tests.nodes.talk import agent, call, events_of, run
 
 pytestmark = pytest.mark.anyio
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "sea"
 
 
 async def test_a_reply_is_appended_and_is_the_final_answer() -> None:
@@ -70,3 +77,13 @@ async def test_a_model_that_answers_nothing_fails() -> None:
     )
     assert [message.text for message in made.state.messages] == ["hello"]
     assert made.state.usage == Usage(output_tokens=9, requests=1)
+
+
+async def test_calls_of_tools_count_for_the_thread() -> None:
+    """`usage` has the requests and the calls of tools of all runs of the thread."""
+    with ScriptedModel([[call("1"), call("2")], [call("3")]]) as model:
+        nodes = [AgentLLMNode("think", model=model), ToolExecutor("act", tools=[look])]
+        made = agent(Sequence("s", memory=True, children=nodes))
+        await run(made, human("hello"))
+        await run(made, human("again"))
+    assert made.state.usage == Usage(requests=2, tool_calls=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -136,6 +137,21 @@ async def test_an_answer_is_taken_back_when_the_model_goes_on() -> None:
     assert (made.state.final_answer, made.state.done, made.state.rounds) == (None, False, 2)
 
 
+class Strict(BaseModel):
+    """A state whose answer has no default."""
+
+    messages: Annotated[list[Message], operator.add] = Field(default_factory=list)
+    final_answer: str
+
+
+async def test_an_answer_without_a_default_is_not_taken_back() -> None:
+    """Where there is no default to go back to, a reply with calls leaves the answer as it is."""
+    with ScriptedModel([[call("1")]]) as model:
+        made = agent(AgentLLMNode(model=model), Strict)
+        assert await run(made, human("hello"), final_answer="old") is SUCCESS
+    assert (made.state.final_answer, made.root.name) == ("old", "AgentLLMNode")
+
+
 async def test_call_fields_are_reset_at_the_start() -> None:
     """While a second call is under way, nothing of the first one is in the call fields."""
     seen: list[tuple[str, int]] = []
@@ -248,7 +264,7 @@ async def test_two_streams_into_one_field_are_refused() -> None:
     ]
     for tree, other in zip(trees, ("p/n1", "p/n2", "p/s/deep", "p/n1"), strict=True):
         with pytest.raises(SetupError) as found:
-            await run(agent(tree), human("hello"))
+            agent(tree)
         name = other.rpartition("/")[2]
         assert str(found.value) == (
             f"nodes 'p/n0' and '{other}' may run at the same time and stream into the same fields: "
@@ -320,6 +336,22 @@ async def test_each_item_of_a_foreach_can_ask() -> None:
         assert await run(made, items=["a", "b"]) is SUCCESS
     assert made.state.outs == {"a": "A", "b": "B"}
     assert (model.users, model.most > 0) == (0, True)
+
+
+async def test_items_that_stream_at_once_need_a_namespace_each() -> None:
+    """LLM nodes in a ForEach that share a stream are refused when they are put in; with a namespace each they run."""
+
+    def body(name: str, _: int) -> Any:
+        return AgentLLMNode("think", model=model, namespace=name)
+
+    for names, is_fine in ((["a", "b"], True), (["a", "a"], False)):
+        model = ScriptedModel(["x", "y"])
+        made = agent(ForEach("each", body, over=lambda _, names=names: names))
+        if is_fine:
+            assert await run(made, human("hello")) is SUCCESS
+            continue
+        with pytest.raises(SetupError, match="may run at the same time"):
+            await run(made, human("hello"))
 
 
 # HasFinalAnswer
