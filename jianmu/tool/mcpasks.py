@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast  # Any: answers, of the types asked for
+from typing import Any, TypeAlias, cast  # Any: answers, of the types asked for
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -16,6 +15,9 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
 from jianmu.errors import NotAnsweredError
 from jianmu.tool.mcpcall import Wanted
+
+Rounds: TypeAlias = list[tuple[Wanted, dict[str, JsonObject]]]
+"""What was asked, round by round, and what was said to it, by the server's key."""
 
 REASON = "elicitation"
 _WANTED = TypeAdapter(Wanted)
@@ -79,7 +81,12 @@ def _result(params: JsonObject, answer: Any) -> JsonObject:
     return {"action": "accept", "content": answer}
 
 
-def known(rounds: Sequence[tuple[Wanted, dict[str, JsonObject]]]) -> list[tuple[JsonObject, JsonObject]]:
-    """Return the questions that a server will ask again, with what was said."""
-    during = [(wanted, said) for wanted, said in rounds if wanted.way == "during"]
-    return [(params, said[key]) for wanted, said in during for key, params in wanted.requests.items()]
+def known(rounds: Rounds, *, everything: bool = False) -> list[tuple[JsonObject, JsonObject]]:
+    """Return the questions that a server will ask again, with what was said.
+
+    Args:
+        rounds: what was asked and said.
+        everything: whether the server asks all of it again, or only what it asked in the midst of calls.
+    """
+    again = [(wanted, said) for wanted, said in rounds if everything or wanted.way == "during"]
+    return [(params, said[key]) for wanted, said in again for key, params in wanted.requests.items()]

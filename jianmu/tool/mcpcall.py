@@ -48,6 +48,10 @@ class NotTakenError(CallError):
         self.why = why
 
 
+class StateRefusedError(CallError):
+    """The server does not know its own state any more: it was started anew, or took too long to be answered."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a server wants to know before a call goes on.
@@ -87,6 +91,20 @@ class Job:
     wanted: Wanted | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
     ended: anyio.Event = field(default_factory=anyio.Event, repr=False)
+
+    def answer(self, asked: JsonObject) -> JsonObject | None:
+        """Return what was said to a question that comes again, once, or None."""
+        found = next((pair for pair in self.known if pair[0] == asked), None)
+        if found is not None:
+            self.known.remove(found)
+        return None if found is None else found[1]
+
+    def answers(self, wanted: Wanted) -> dict[str, JsonObject] | None:
+        """Return what was said to all that is wanted, if all of it comes again, or None."""
+        asked = [*wanted.requests.values()]
+        if not all(asked.count(one) <= [pair[0] for pair in self.known].count(one) for one in asked):
+            return None
+        return {key: self.answer(one) or {} for key, one in wanted.requests.items()}
 
 
 _JOB: ContextVar[Job | None] = ContextVar("mcp_job", default=None)
@@ -145,7 +163,9 @@ class Calls:
             raise NotTakenError(f"{not_taken}: its tools have changed.", "changed") from None
         if error.code == FORGOTTEN:
             raise NotTakenError(f"{not_taken}: it does not know this client any more.", "forgotten") from None
-        raise CallError(f"'{job.name}' failed: {error.message}") from None
+        told = f"'{job.name}' failed: {error.message}"
+        is_refused = error.code == types.INVALID_PARAMS and job.state is not None
+        raise (StateRefusedError if is_refused else CallError)(told) from None
 
     async def elicited(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -162,10 +182,9 @@ class Calls:
             text = f"{len(self._jobs)} calls are under way, and nothing says which of them asks: make them one by one"
             return ErrorData(code=INVALID_REQUEST, message=text)
         asked = params_of(params)
-        known = next((pair for pair in job.known if pair[0] == asked), None)
+        known = job.answer(asked)
         if known is not None:
-            job.known.remove(known)
-            return ElicitResult.model_validate(known[1])
+            return ElicitResult.model_validate(known)
         job.wanted = Wanted({"0": asked}, way="during")
         job.scope.cancel()
         await job.ended.wait()
@@ -179,7 +198,7 @@ async def _replied(client: Client, job: Job) -> JsonObject | Wanted:
     waits = iter(_WAITS)
     responses, state = job.responses, job.state
     while True:
-        answers: Any = responses
+        answers: Any = responses or None
         params = types.CallToolRequestParams(
             name=job.name, arguments=job.arguments, input_responses=answers, request_state=state
         )
@@ -187,10 +206,12 @@ async def _replied(client: Client, job: Job) -> JsonObject | Wanted:
         if result.result_type != "input_required":
             return result.model_dump(mode="json", by_alias=True, exclude_none=True)
         asked = cast("types.InputRequiredResult", result)
-        if asked.input_requests:
-            return _wanted(job, asked)
-        responses, state = None, asked.request_state
-        await anyio.sleep(next(waits, _WAITS[-1]))
+        wanted = _wanted(job, asked)
+        responses, state = job.answers(wanted), wanted.state
+        if responses is None:
+            return wanted
+        if not responses:
+            await anyio.sleep(next(waits, _WAITS[-1]))
 
 
 def _wanted(job: Job, asked: types.InputRequiredResult) -> Wanted:

@@ -66,6 +66,9 @@ class Link:
     async def run(self) -> None:
         """Hold the connection until `end` is called; the first attempt to make it has to succeed."""
         self._moved, self._hurry, self._over = anyio.Event(), anyio.Event(), anyio.Event()
+        self._has_begun = self._is_ending = False
+        self._attempts = 0
+        self._pauses = iter(PAUSES)
         try:
             await self._attempt()
             while self._has_begun and not self._is_ending:

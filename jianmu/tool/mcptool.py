@@ -17,8 +17,8 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.context import NodeContext
 from jianmu.errors import SetupError
 from jianmu.tool.base import Tool
-from jianmu.tool.mcpasks import Round, known
-from jianmu.tool.mcpcall import CallError, Job, Wanted
+from jianmu.tool.mcpasks import Round, Rounds, known
+from jianmu.tool.mcpcall import CallError, Job, StateRefusedError, Wanted
 from jianmu.tool.mcpcontent import content_of_result
 from jianmu.tool.mcplink import Link
 from jianmu.tool.types import ToolCall, ToolResult
@@ -106,14 +106,13 @@ class MCPTool(Tool):
 
     async def _answered(self, call: ToolCall, context: NodeContext | None, arguments: JsonObject) -> JsonObject:
         """Return the result, after all rounds of questions; those that were asked before are not sent again."""
-        rounds: list[tuple[Wanted, dict[str, JsonObject]]] = []
+        rounds: Rounds = []
         while True:
             asking = None if context is None else Round(context, call.id, len(rounds), self._told())
             wanted = None if asking is None else asking.asked()
             if wanted is None:
-                job = self._job(arguments, rounds)
                 with nullcontext() if context is None else context.clock.working():
-                    found = await self._server.call(job)
+                    found = await self._sent(arguments, rounds)
                 if not isinstance(found, Wanted):
                     return found
                 wanted = found
@@ -123,11 +122,17 @@ class MCPTool(Tool):
                 raise CallError(f"'{self.name}' has asked for input {MAX_ROUNDS} times, and was given up.")
             rounds.append((wanted, await asking.ask(wanted)))
 
-    def _job(self, arguments: JsonObject, rounds: list[tuple[Wanted, dict[str, JsonObject]]]) -> Job:
+    async def _sent(self, arguments: JsonObject, rounds: Rounds) -> JsonObject | Wanted:
+        """Return what comes of a call after some rounds; a server that has forgotten them is called from the top."""
         job = Job(self.remote_name, arguments, is_harmless=self.idempotent, known=known(rounds))
         if rounds and rounds[-1][0].way == "next":
             job.state, job.responses = rounds[-1][0].state, rounds[-1][1]
-        return job
+        try:
+            return await self._server.call(job)
+        except StateRefusedError:
+            job.state = job.responses = None
+            job.known = known(rounds, everything=True)
+        return await self._server.call(job)
 
     def _told(self) -> dict[str, JsonValue]:
         return {"server": self._server.name, "tool": self.remote_name}
