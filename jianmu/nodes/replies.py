@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, cast  # Any: snapshots, functions and output types are the users'
 
+import anyio
 from py_trees.common import Status
 
 from jianmu.engine.events import Retried
@@ -120,7 +121,8 @@ class ModelNode(AsyncNode):
         try:
             yield
         finally:
-            await self.close()
+            with anyio.CancelScope(shield=True):
+                await self.close()
 
     def _request(self, messages: Sequence[Message], **more: Any) -> ModelRequest:
         """Return the request for a conversation, as the model is to see it."""

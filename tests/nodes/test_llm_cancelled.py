@@ -1,0 +1,188 @@
+"""An LLM node that is cancelled, halted or killed at each of its awaits, and the turn after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from py_trees.common import Status
+
+from jianmu.errors import ModelUnavailableError
+from jianmu.message import Message, human
+from jianmu.model import ModelRequest, Retrying, ScriptedModel, Turn
+from jianmu.nodes import AgentLLMNode, AskHuman, ForEach, Sequence, Timeout, ToolExecutor
+from jianmu.nodes.pairing import paired
+from jianmu.stores import MemoryStore, SQLiteStore
+from jianmu.tool import Toolbox, tool
+from tests.cases.leaves import FAILURE, SUCCESS
+from tests.nodes.talk import agent, call, run, texts
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def look(place: str) -> str:
+    """Look somewhere."""
+    await checkpoint()
+    return f"{place} is wide"
+
+
+class Counted(Toolbox):
+    """A box that counts who has it open."""
+
+    users = 0
+
+    async def start(self) -> None:
+        """Open it, which takes a turn of the loop."""
+        await checkpoint()
+        self.users += 1
+
+    async def stop(self) -> None:
+        """Close it."""
+        self.users -= 1
+
+
+class Opened(ScriptedModel):
+    """A model that counts who has it open."""
+
+    users = 0
+
+    async def open(self) -> None:
+        """Open it, which takes a turn of the loop."""
+        await checkpoint()
+        self.users += 1
+
+    async def close(self) -> None:
+        """Close it."""
+        await checkpoint()
+        self.users -= 1
+
+
+def script() -> list[Any]:
+    """Return a round with a failed attempt and a call, and an answer."""
+    return [
+        Turn(["I ", "look"], pause=0, error=ModelUnavailableError("cut")),
+        Turn(["I ", "look"], pause=0, calls=[call("1", place="sea"), call("2", place="bay")]),
+        Turn(["It ", "is ", "wide"], pause=0),
+    ]
+
+
+def build(model: ScriptedModel, box: Toolbox) -> Sequence:
+    """Return a tree that asks, acts and asks again."""
+    patient = Retrying(model, after_text=True, backoff=0)
+    nodes = [AgentLLMNode("a", model=patient, tools=box), ToolExecutor("act", tools=box)]
+    return Sequence("s", memory=True, children=[*nodes, AgentLLMNode("b", model=patient, tools=box)])
+
+
+async def cut(made: Any, turns: int, stop: Callable[[Any, anyio.CancelScope], None]) -> bool:
+    """Run an agent for so many turns of the loop, then stop it; whether it had ended before."""
+    ended: list[Status] = []
+    with anyio.fail_after(20), anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def turn_off() -> None:
+                for _ in range(turns):
+                    await checkpoint()
+                if not ended:
+                    stop(made, scope)
+
+            group.start_soon(turn_off)
+            ended.append(await made.run({"messages": [human("how wide?")]}))
+            group.cancel_scope.cancel()
+    return ended == [SUCCESS]
+
+
+def cancelled(_: Any, scope: anyio.CancelScope) -> None:
+    """Cancel the task of the run."""
+    scope.cancel()
+
+
+def halted(made: Any, _: anyio.CancelScope) -> None:
+    """Halt the agent."""
+    made.halt()
+
+
+@pytest.mark.parametrize("stop", [cancelled, halted])
+async def test_whenever_it_is_stopped_the_next_turn_works(stop: Callable[[Any, anyio.CancelScope], None]) -> None:
+    """Stopped after each number of turns of the loop: nothing is open, and the next request is valid and answered."""
+    has_ended = False
+    turns = 0
+    while not has_ended:
+        model, box = Opened(script()), Counted(look)
+        made = agent(build(model, box), clock=None)
+        has_ended = await cut(made, turns, stop)
+        assert (model.alive, model.users, box.users) == (0, 0, 0), turns
+        assert not made.runner.tasks.lives
+
+        def check(request: ModelRequest) -> bool:
+            return paired(request.messages) == [*request.messages] and request.messages[-1].text == "and now?"
+
+        again = Opened([Turn("fine", check=check), "fine"])
+        with again, anyio.fail_after(20):
+            after = agent(build(again, box), state=None)
+            await after.run({"messages": [*made.state.messages, human("and now?")]})
+        turns += 1 if turns < 60 else 5
+    assert turns > 10
+    assert texts(made.state.messages) == ["how wide?", "ai(1 2)", "result 1", "result 2", "It is wide"]
+
+
+async def test_a_run_goes_on_in_another_process_where_the_model_was_asked(tmp_path: Any) -> None:
+    """Cancelled while the model is asked, and recovered from the store: the request is the same, ids included."""
+    path = str(tmp_path / "runs.sqlite")
+    seen: list[list[Message]] = []
+
+    def note(request: ModelRequest) -> str:
+        seen.append([*request.messages])
+        return "fine"
+
+    slow = ScriptedModel([lambda request: Turn(note(request), delay=60)])
+    async with SQLiteStore(path) as store:
+        made = agent(AgentLLMNode("think", model=slow, system="Be kind."), clock=None, store=store)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(made.run, {"messages": [human("hello")]}, thread_id="t"))
+                while not seen:
+                    await checkpoint()
+                group.cancel_scope.cancel()
+    async with SQLiteStore(path) as store:
+        made = agent(AgentLLMNode("think", model=ScriptedModel([note]), system="Be kind."), clock=None, store=store)
+        with anyio.fail_after(20):
+            assert (await made.recover("t")).status is SUCCESS
+        assert seen[0] == seen[1]
+        ids = [message.id for message in made.state.messages]
+        other = agent(AgentLLMNode("think", model=ScriptedModel()), clock=None, store=store)
+        await other.load("t")
+        assert [message.id for message in other.state.messages] == ids
+        assert other.state.usage.requests == 1  # the request that was cancelled had no reply to be written with
+        assert made.runner.context.usage.requests == 2
+
+
+async def test_a_question_in_between_keeps_what_was_used() -> None:
+    """Suspended between two requests and resumed by another agent: the run's and the thread's counts go on."""
+    store, model = MemoryStore(), ScriptedModel(["one", "two"])
+
+    def made() -> Any:
+        ask = AskHuman("ask", message="Go on?", answer=bool)
+        nodes = [AgentLLMNode("a", model=model), ask, AgentLLMNode("b", model=model)]
+        return agent(Sequence("s", memory=True, children=nodes), clock=None, store=store)
+
+    with anyio.fail_after(20):
+        outcome = await made().run_until_suspend({"messages": [human("hello")]}, thread_id="t")
+        assert outcome.suspended
+        last = made()
+        assert (await last.resume(True, thread_id="t")).status is SUCCESS
+    assert last.runner.context.usage.requests == last.state.usage.requests == 2
+    assert texts(last.state.messages) == ["hello", "one", "two"]
+
+
+async def test_a_node_that_was_put_in_late_closes_what_it_opened() -> None:
+    """Halted in the midst of a request, a node that opened its model itself closes it."""
+    model, box = Opened([Turn("late", delay=60)]), Counted(look)
+    body = ForEach("each", lambda _item, _place: AgentLLMNode("think", model=model, tools=box), over=lambda _: [1])
+    made = agent(Timeout("t", body, seconds=5))
+    assert await run(made, human("hello")) is FAILURE
+    assert (len(model.requests), model.alive, model.users, box.users) == (1, 0, 0, 0)
