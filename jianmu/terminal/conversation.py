@@ -21,10 +21,10 @@ from pydantic import BaseModel, JsonValue
 from jianmu.agent import Agent
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.events import Answered, Event, NodeFinished, NodeHalted, NodeStarted, RunStarted, StateChanged
-from jianmu.engine.interaction import Answer, Suspension
+from jianmu.engine.interaction import Answer, Record, Suspension
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.typefit import fits
-from jianmu.errors import JianmuError, SetupError, StateError, UnknownSuspensionError, UnknownThreadError
+from jianmu.errors import JianmuError, LimitExceeded, SetupError, StateError, UnknownSuspensionError, UnknownThreadError
 from jianmu.message import Message, human
 from jianmu.terminal.blocks import short
 from jianmu.terminal.telling import failure, told
@@ -175,7 +175,7 @@ class Conversation:
     async def _recover(self, call: Callable[[], Awaitable[Outcome]]) -> Status:
         outcome = await call()
         if outcome.limit is not None:
-            self.transcript.note(f"The run has used up its limit: {outcome.limit}", "error")
+            raise LimitExceeded(f"the run has used up its limit '{outcome.limit}'", limit=outcome.limit)
         return outcome.status
 
     async def _turn(self, work: Callable[..., Awaitable[Status]], *given: object) -> bool:
@@ -214,9 +214,14 @@ class Conversation:
         """Show what has happened since the last call."""
         while self._news:
             event, messages = self._news.popleft()
+            record = self._record(event.id) if isinstance(event, Answered) else None
+            if record is not None:
+                self.transcript.ask(record.question)  # it may have been asked in another process
             self.transcript.take(event)
-            if isinstance(event, Answered) and event.status == "answered":
-                self._show_answer(event.id)
+            if record is not None and record.answer is not None:
+                answer = record.answer
+                text = said(answer.payload) if answer.action == "accept" else answer.action
+                self.transcript.say_answer(record.id, text)
             self._has_begun |= isinstance(event, RunStarted)
             self.has_moved |= isinstance(event, NodeStarted | NodeFinished | NodeHalted)
             if messages is not None and event.thread_id == self.thread_id:
@@ -224,16 +229,12 @@ class Conversation:
         for question in self.questions:
             self.transcript.ask(question)
 
-    def _show_answer(self, id: str) -> None:
-        """Show what was answered to a question, if that is known here."""
+    def _record(self, id: str) -> Record | None:
+        """Return a question with its answer, if it is known here."""
         try:
-            answer = self.agent.interaction.record(id).answer
+            return self.agent.interaction.record(id)
         except UnknownSuspensionError:
-            return
-        if answer is not None and answer.action == "accept":
-            self.transcript.say_answer(id, said(answer.payload))
-        elif answer is not None:
-            self.transcript.say_answer(id, answer.action)
+            return None
 
     def _settle(self) -> None:
         """Show the conversation as it is when a turn is over."""

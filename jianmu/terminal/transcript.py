@@ -153,7 +153,8 @@ class Transcript:
         found = self._asked.get(event.id)
         if isinstance(found, Asking):
             by = f" by {event.by}" if event.by and event.status == "answered" else ""
-            found.end = f"{event.status}{by}{'' if event.used else ', too late'}"
+            late = ", too late" if event.status == "answered" and not event.used else ""
+            found.end = f"{event.status}{by}{late}"
             self._mark(found)
         elif found is not None and found.state == "asks":
             found.state = "wanted"
