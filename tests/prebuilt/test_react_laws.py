@@ -1,0 +1,198 @@
+"""Whatever is cancelled, asked, answered, edited, loaded or given up: conversations stay what models take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from py_trees.common import Status
+
+from jianmu.agent import Agent
+from jianmu.engine.clock import VirtualClock
+from jianmu.engine.context import NodeContext
+from jianmu.engine.questions import Answer, Suspension
+from jianmu.engine.request import Request
+from jianmu.message import Message, human
+from jianmu.model import ModelRequest
+from jianmu.nodes import AskHuman
+from jianmu.prebuilt import delegate, react_agent
+from jianmu.testing import ScriptedModel
+from jianmu.tool import Tool, ToolCall
+from tests.conftest import FULL
+from tests.prebuilt.test_delegate import Inner, about
+
+KINDS = ["quick", "slow", "bad", "asks", "approve", "delegate", "unknown", "raw", "twice"]
+REPLIES = st.lists(st.lists(st.sampled_from(KINDS), max_size=4), max_size=6)
+WHEN = st.sampled_from([None, None, 0.0, 0.5, 1.0, 1.5])
+STEP = st.one_of(
+    st.tuples(st.just("say"), WHEN),
+    st.tuples(st.just("recover"), WHEN),
+    st.tuples(st.just("answer"), st.integers(0, 3), st.sampled_from(["yes", "no", "edit", "decline", "withdraw"])),
+    st.tuples(st.just("load")),
+)
+
+
+def check(messages: Sequence[Message]) -> None:
+    """Fail unless each call has one result, next to it, in call order, and no result is without a call."""
+    left: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            assert left, messages
+            assert message.tool_call_id == left.pop(0), messages
+            continue
+        assert left == [], messages
+        left = [call.id for call in message.tool_calls]
+        assert len({*left}) == len(left), messages
+    assert left == [], messages
+
+
+class Story:
+    """A model with a plan, an agent, and what is done with it.
+
+    Args:
+        replies: the calls of each reply; one that has none, and all after the last, are answers.
+    """
+
+    def __init__(self, replies: list[list[str]]) -> None:
+        self.replies = [*replies]
+        self.requests = 0
+        self.clock = VirtualClock(autojump=True)
+        self.agent = self.make()
+
+    def speak(self, request: ModelRequest) -> Any:
+        """Check the request, and say what is next."""
+        check(request.messages)
+        self.requests += 1
+        kinds = self.replies.pop(0) if self.replies else []
+        return [self.call(place, kind) for place, kind in enumerate(kinds)] or "done"
+
+    def call(self, place: int, kind: str) -> ToolCall:
+        """Return a call of a kind."""
+        id = f"{self.requests}.{0 if kind == 'twice' else place}"
+        if kind == "raw":
+            return ToolCall.parse(id, "quick", '{"topic"')
+        return ToolCall(id=id, name="quick" if kind == "twice" else kind, arguments={"topic": id})
+
+    def make(self) -> Agent[Any]:
+        """Return an agent as a new process would have it."""
+
+        async def work(topic: str) -> str:
+            await self.clock.sleep(1)
+            return topic
+
+        async def asks(topic: str, context: NodeContext) -> str:
+            return f"{topic}: {await context.ask(Request('?'), key='ask')}"
+
+        def bad(topic: str) -> str:
+            raise ValueError(topic)
+
+        def quick(topic: str) -> str:
+            return topic
+
+        tools: list[Any] = [Tool(quick), Tool(work, name="slow"), Tool(bad), Tool(asks)]
+        tools.append(Tool(work, name="approve", requires_approval=True))
+        tree = lambda: AskHuman("ask", message="?", into="answer")  # noqa: E731  # built anew for each agent
+        tools.append(delegate("delegate", tree, state_schema=Inner, arguments=about, result="answer"))
+        model = ScriptedModel([self.speak] * 1000)
+        return react_agent(model, tools, clock=self.clock, act={"limit": 2}, on_new_input="withdraw")
+
+    async def do(self, step: tuple[Any, ...]) -> None:
+        """Do what is next."""
+        what = step[0]
+        if what == "say":
+            await self.until(step[1], lambda: self.agent.run_until_suspend({"messages": [human("go on")]}))
+        elif what == "recover" and self.agent.thread_id is not None:
+            await self.until(step[1], self.agent.recover)
+        elif what == "answer" and self.agent.interaction.pending:
+            pending = self.agent.interaction.pending
+            await self.answer(pending[step[1] % len(pending)], step[2])
+        elif what == "load" and self.agent.thread_id is not None:
+            data = self.agent.dump_checkpoint()
+            self.agent = self.make()
+            self.agent.load_checkpoint(data)
+
+    async def until(self, when: float | None, work: Any) -> None:
+        """Do something, and cancel it after so many seconds."""
+        async with anyio.create_task_group() as group:
+
+            async def whole() -> None:
+                await work()
+                group.cancel_scope.cancel()
+
+            group.start_soon(whole)
+            if when is not None:
+                await self.clock.sleep(when)
+                group.cancel_scope.cancel()
+
+    async def answer(self, question: Suspension, how: str) -> None:
+        """Answer a question."""
+        interaction, is_approval = self.agent.interaction, question.reason == "approval"
+        if how == "withdraw":
+            await interaction.withdraw(question.id)
+        elif how == "decline":
+            await interaction.answer(Answer(question.id, action="decline"))
+        elif not is_approval:
+            await interaction.answer(Answer(question.id, how))
+        elif how == "edit":
+            await interaction.approve(question.id, edited={"topic": "edited"})
+        else:
+            await interaction.answer(Answer(question.id, how == "yes"))
+
+    async def end(self) -> None:
+        """Say one more thing, answer all that is asked, and look at the conversation."""
+        outcome = await self.agent.run_until_suspend({"messages": [human("end")]})
+        while outcome.suspended:
+            for question in outcome.suspensions:
+                await self.answer(question, "yes")
+            outcome = await self.agent.recover()
+        assert outcome.status is Status.SUCCESS
+        assert self.agent.state.messages[-1].text == "done"
+
+
+async def live(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+    """Live through a story."""
+    story = Story(replies)
+    with anyio.fail_after(20):
+        for step in steps:
+            await story.do(step)
+        await story.end()
+
+
+def test_requests_are_paired_on_asyncio() -> None:
+    """Each request that leaves has one result next to each call, whatever has been; and the agent can go on."""
+
+    @settings(max_examples=400 if FULL else 60)
+    @given(REPLIES, st.lists(STEP, max_size=8))
+    def law(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+        anyio.run(live, replies, steps)
+
+    law()
+
+
+def test_requests_are_paired_on_trio() -> None:
+    """The same on trio."""
+
+    @settings(max_examples=400 if FULL else 30)
+    @given(REPLIES, st.lists(STEP, max_size=8))
+    def law(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+        anyio.run(live, replies, steps, backend="trio")
+
+    law()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(["quick", "slow", "bad", "unknown", "raw", "twice"]), min_size=1, max_size=8))
+def test_n_calls_have_n_results_in_their_order(kinds: list[str]) -> None:
+    """A reply with n calls is followed by n results, the k-th that of the k-th call."""
+
+    async def turn() -> None:
+        story = Story([kinds])
+        await story.agent.run({"messages": [human("go")]})
+        _, reply, *results, _ = story.agent.state.messages
+        assert [one.tool_call_id for one in results] == [call.id for call in reply.tool_calls]
+        assert len(results) == len(kinds)
+
+    anyio.run(turn)
