@@ -13,8 +13,8 @@ from pydantic import JsonValue, TypeAdapter
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
-from jianmu.errors import NotAnsweredError
-from jianmu.tool.mcpcall import Wanted
+from jianmu.errors import NotAnsweredError, SetupError
+from jianmu.tool.mcpcall import CallError, Wanted
 
 Rounds: TypeAlias = list[tuple[Wanted, dict[str, JsonObject]]]
 """What was asked, round by round, and what was said to it, by the server's key."""
@@ -46,11 +46,22 @@ class Round:
         return None if record is None else _WANTED.validate_python(record.private)
 
     async def ask(self, wanted: Wanted) -> dict[str, JsonObject]:
-        """Return what people say, by the server's key, as it takes it; until they have, the coroutine ends here."""
+        """Return what people say, by the server's key, as it takes it; until they have, the coroutine ends here.
+
+        Raises:
+            CallError: it cannot be asked: its schema is none, for example.
+        """
         private = cast("JsonValue", _WANTED.dump_python(wanted, mode="json"))
-        requests = [
-            self._request(at, one, private if at == 0 else None) for at, one in enumerate(wanted.requests.values())
-        ]
+        asked = enumerate(wanted.requests.values())
+        try:
+            requests = [self._request(at, one, private if at == 0 else None) for at, one in asked]
+        except SetupError as error:
+            problem = str(error)
+        else:
+            return await self._ask(wanted, requests)
+        raise CallError(f"The tool asks for input that nobody can give: {problem}")
+
+    async def _ask(self, wanted: Wanted, requests: list[Request]) -> dict[str, JsonObject]:
         answers = await self._context.ask_all(requests)
         pairs = zip(wanted.requests.items(), answers, strict=True)
         return {key: _result(params, answer) for (key, params), answer in pairs}
@@ -60,6 +71,8 @@ class Round:
 
     def _request(self, at: int, params: JsonObject, private: JsonValue) -> Request:
         url = params.get("url")
+        if url is not None and not str(url).startswith(("http://", "https://")):
+            raise SetupError(f"{str(url)[:200]!r} is no address of the web")
         return Request(
             str(params.get("message") or "The server asks for your input."),
             answer=params["requestedSchema"] if url is None else bool,
