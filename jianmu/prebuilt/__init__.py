@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from jianmu.prebuilt.delegate import delegate
 from jianmu.prebuilt.react import ReActState, react, react_agent
+from jianmu.prebuilt.reflexion import ReflexionState, Review, reflexion
 
-__all__ = ["ReActState", "delegate", "react", "react_agent"]
+__all__ = ["ReActState", "ReflexionState", "Review", "delegate", "react", "react_agent", "reflexion"]
