@@ -15,7 +15,7 @@ from anyio.abc import Process, SocketStream
 from jianmu.tool import MCPToolbox, ToolCall, ToolResult, mcp_http, mcp_stdio
 
 PROGRAM = str(Path(__file__).with_name("mcpserver.py"))
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test has failed; a loaded machine takes some to start a process."""
 
 
