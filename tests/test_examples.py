@@ -18,7 +18,7 @@ EXAMPLES = [source.path for source in sources("examples")]
 ASYNC = [path for path in EXAMPLES if "async def main()" in path.read_text()]
 RUNS = [*((path, "asyncio") for path in EXAMPLES), *((path, "trio") for path in ASYNC)]  # a plain main has its own loop
 # trio starts tasks that are ready together in random order, so the lines of what runs at once may change places
-SIDE_BY_SIDE = ("03_async_nodes", "05_parallel_merge")
+SIDE_BY_SIDE = ("03_async_nodes", "05_parallel_merge", "16_approval")
 
 
 def shown() -> dict[str, str]:
