@@ -177,7 +177,7 @@ def test_window_24_dead_while_a_fork_is_made(tell: Tell, death: Death) -> None:
 
 def test_window_24_dead_while_a_snapshot_is_written(tell: Tell) -> None:
     """What was last committed loads; the snapshot is there when its transaction is."""
-    for story in tell("big", Hook(ENGINE + "recording:Recording._snapshot", "after")):
+    for story in tell("big", Hook(ENGINE + "recording:Recording._snapshot", "after"), level="sync"):
         assert found(story)["is_read"]
 
 
