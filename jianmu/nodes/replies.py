@@ -23,7 +23,7 @@ from jianmu.errors import (
 )
 from jianmu.message import Message, Usage, system
 from jianmu.model import lookup
-from jianmu.model.base import Again, ChatModel, Delta, Finish, ModelRequest, Settings
+from jianmu.model.base import Again, ChatModel, Event, Finish, ModelRequest, Settings
 from jianmu.nodes.base import Option, Shape, call_of
 from jianmu.nodes.output import Output, correction
 from jianmu.nodes.projections import projected
@@ -187,21 +187,25 @@ class ModelNode(AsyncNode):
 
     async def _followed(self, request: ModelRequest, shown: Shown) -> Finish:
         """Return the end of a reply and show what comes in before it."""
+        end: Finish | None = None
         async with self._model.stream(request, clock=self.context.clock) as events:
             async for event in events:
-                if isinstance(event, Finish):
-                    return event
-                self._take(event, shown)
-        raise BadReplyError("the stream ended without a Finish", model=self._model.name)
+                end = self._take(event, shown) or end
+        if end is None:
+            raise BadReplyError("the stream ended without a Finish", model=self._model.name)
+        return end
 
-    def _take(self, event: Delta | Again, shown: Shown) -> None:
-        """Take a piece of a reply, or note that its attempt has failed, if the run may have another one."""
+    def _take(self, event: Event, shown: Shown) -> Finish | None:
+        """Take a piece of a reply, or its end, or note that its attempt has failed, if the run may have another one."""
+        if isinstance(event, Finish):
+            return event
         if isinstance(event, Again):
             shown.void()
             self.context.emit(Retried(reason=str(event.error), wait=event.wait, model=event.model))
             self._admit()
         elif event.kind == "text" and event.text:
             shown.take(event.text)
+        return None
 
     def _admit(self) -> None:
         """Count a request that is about to be sent, if the run may send it."""

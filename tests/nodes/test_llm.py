@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 
 from jianmu.engine.events import Token
-from jianmu.message import Usage, human
-from jianmu.model import ScriptedModel, Turn
+from jianmu.message import Usage, ai, human
+from jianmu.model import ChatModel, Delta, Finish, ScriptedModel, Turn
 from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence, ToolExecutor
 from jianmu.tool import tool
 from tests.cases.leaves import FAILURE, SUCCESS
@@ -87,3 +90,61 @@ async def test_calls_of_tools_count_for_the_thread() -> None:
         await run(made, human("hello"))
         await run(made, human("again"))
     assert made.state.usage == Usage(requests=2, tool_calls=3)
+
+
+class Terse(ChatModel):
+    """A model that tells its usage beside the message only."""
+
+    name = "terse"
+
+    @asynccontextmanager
+    async def stream(self, request: Any, *, clock: Any = None) -> Any:
+        """Say something."""
+
+        async def events() -> Any:
+            yield Finish(ai("fine"), Usage(output_tokens=2), "stop", "terse")
+
+        yield events()
+
+
+async def test_the_message_gets_the_usage_of_the_reply() -> None:
+    """Where a model tells its usage beside the message only, the message has it all the same."""
+    made = agent(AgentLLMNode("think", model=Terse()))
+    await run(made, human("hello"))
+    assert made.state.messages[-1].usage == Usage(output_tokens=2)
+
+
+async def test_all_writes_are_charged_to_the_node() -> None:
+    """The reset of the call fields, the stream and the reply have the node's path as their writer."""
+    with ScriptedModel([Turn(["a", "b"], pause=0), Turn(["c"], pause=0)]) as model:
+        nodes = [AgentLLMNode(name, model=model) for name in ("one", "two")]
+        made = agent(Sequence("s", memory=True, children=nodes))
+        writers: list[tuple[str, str | None]] = []
+        made.state_manager.subscribe(
+            lambda change: writers.append((made.state.streaming_output, change.writer)) if change.changed else None
+        )
+        await run(made, human("hello"))
+    assert [one for one in writers if one[1] != "input"] == [
+        ("a", "s/one"),
+        ("ab", "s/one"),
+        ("ab", "s/one"),
+        ("", "s/two"),
+        ("c", "s/two"),
+        ("c", "s/two"),
+    ]
+
+
+async def test_a_stream_without_an_end_is_failure() -> None:
+    """A model whose stream ends without a Finish has sent no reply."""
+
+    class Broken(Terse):
+        @asynccontextmanager
+        async def stream(self, request: Any, *, clock: Any = None) -> Any:
+            async def events() -> Any:
+                yield Delta("half a")
+
+            yield events()
+
+    made = agent(AgentLLMNode("think", model=Broken()))
+    assert await run(made, human("hello")) is FAILURE
+    assert made.root.feedback_message == "model 'terse': the stream ended without a Finish"

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 )
 async def test_an_error_that_a_tree_can_answer_is_failure(kind: type[ModelError]) -> None:
     """FAILURE with the reason; nothing is appended, the void text is gone, and another branch can take over."""
-    with ScriptedModel([Turn(["some ", "text"], error=kind("no", model="m"))]) as model:
+    with ScriptedModel([Turn(["some ", "text"], error=kind("no", model="m"), pause=1)]) as model:
         think = AgentLLMNode("think", model=model)
         made = agent(Selector("s", memory=True, children=[think, Do("rules", lambda node: None)]))
         assert await run(made, human("hello")) is SUCCESS
@@ -63,7 +63,7 @@ async def test_an_error_of_the_program_is_raised(error: Exception) -> None:
 @pytest.mark.parametrize(("reason", "text"), [("content_filter", "policy"), ("error", "broke off")])
 async def test_a_reply_that_was_stopped_is_failure(reason: Any, text: str) -> None:
     """A reply that a policy has stopped, or that broke off, is no reply: nothing of it is kept."""
-    with ScriptedModel([Turn("half a", reason=reason)]) as model:
+    with ScriptedModel([Turn("half a", reason=reason, pause=1)]) as model:
         made = agent(AgentLLMNode("think", model=model))
         assert await run(made, human("hello")) is FAILURE
     assert text in made.root.feedback_message

@@ -131,6 +131,13 @@ def test_what_is_no_box_is_refused() -> None:
             Output(list[int], "here").read(text)
 
 
+def test_the_model_is_told_of_ten_faults_at_most() -> None:
+    """A reply with many faults does not fill the next request."""
+    with pytest.raises(ValueError, match="integer") as found:
+        Output(list[int], "here").read('{"value": ["x", ' + ", ".join(['"value"'] * 50) + "]}")
+    assert len(str(found.value).splitlines()) == 10
+
+
 class Tree(BaseModel):
     """A type that refers to itself."""
 

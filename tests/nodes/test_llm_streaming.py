@@ -6,7 +6,10 @@ import time
 from collections.abc import Generator
 from typing import Any
 
+import anyio
 import pytest
+from py_trees.common import ParallelPolicy
+from py_trees.composites import Parallel
 from pydantic import Field
 
 from jianmu.agent import Agent
@@ -15,9 +18,9 @@ from jianmu.engine.events import Event, StateChanged, Token
 from jianmu.errors import StateWriteError
 from jianmu.message import human
 from jianmu.model import ScriptedModel, Turn
-from jianmu.nodes import AgentLLMNode, Sequence
+from jianmu.nodes import AgentLLMNode, Sequence, Timer
 from jianmu.nodes.streaming import EACH, LONG, Pausing
-from tests.cases.leaves import SUCCESS
+from tests.cases.leaves import SUCCESS, Do
 from tests.nodes.talk import Talk, agent, events_of, run
 
 pytestmark = pytest.mark.anyio
@@ -134,6 +137,23 @@ class _Slow:
         if self._left < 0:
             await self._clock.sleep(60)
         return await anext(self._events)
+
+
+async def test_what_was_held_back_at_a_halt_is_in_no_later_stream() -> None:
+    """A piece that was held back when the run was halted is not written into the stream of the next one."""
+    turns = [Turn(["x" * LONG, "y", "z"], pause=0.06), Turn("fine", delay=1)]
+    think = AgentLLMNode("think", model=ScriptedModel(turns))
+    clock = VirtualClock(autojump=True)
+    halt = Do("halt", lambda _: made.halt() if made.runner.context.run == 1 else None)
+    beside = Sequence("wake", memory=True, children=[Timer("wait", seconds=0.1), halt, Timer("more", seconds=0.5)])
+    made = agent(Parallel("p", policy=ParallelPolicy.SuccessOnAll(), children=[think, beside]), clock=clock)
+    with anyio.fail_after(20):
+        await made.run({"messages": [human("hello")]})
+        assert made.state.streaming_output == "x" * LONG
+        texts: list[str] = []
+        made.state_manager.subscribe(lambda _: texts.append(made.state.streaming_output))
+        assert await made.run({"messages": [human("again")]}) is SUCCESS
+    assert {*texts} == {"x" * LONG, "", "fine"} or {*texts} == {"", "fine"}
 
 
 async def test_each_piece_is_an_event() -> None:

@@ -163,6 +163,14 @@ async def test_a_person_speaks_first() -> None:
     assert texts(sent) == ["<summary>\nEarlier messages of this conversation are left out.\n</summary>", "b", "c"]
 
 
+async def test_a_reminder_is_no_message_of_a_person() -> None:
+    """What an inner projection has added stays, and the newest message of a person stays beside it."""
+    sent = await request(
+        lambda think: ContextBudget("b", Reminders("r", think, remind="be kind"), messages=1), human("a"), human("b")
+    )
+    assert texts(sent) == ["b", "<reminder>\nbe kind\n</reminder>"]
+
+
 async def test_limits_may_follow_the_state() -> None:
     """`messages` and `tokens` may be functions of the snapshot."""
     sent = await request(

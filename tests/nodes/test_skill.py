@@ -93,6 +93,14 @@ async def test_a_skill_brings_its_tools(folder: Path) -> None:
     ]
 
 
+async def test_a_skill_that_comes_later_is_not_told(folder: Path) -> None:
+    """A skill is for the nodes that come after it: one before it is told nothing of it."""
+    with ScriptedModel(["fine"]) as model:
+        nodes = [AgentLLMNode("think", model=model), Skill("tea", folder)]
+        await run(agent(Sequence("s", memory=True, children=nodes)), human("x"))
+    assert ([m.text for m in asked(model)], model.requests[0].tools) == (["x"], [])
+
+
 @pytest.mark.parametrize(
     "file",
     ["../secret.txt", "leaves/../../secret.txt", "ABSOLUTE", "link", "dir/secret.txt", "leaves", "a\0b", "no", ""],
