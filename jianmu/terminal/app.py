@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import ClassVar
+from typing import Any, ClassVar  # Any: what a screen returns
 
 from py_trees.common import Status
 from pydantic import JsonValue
@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.css.query import NoMatches
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Markdown, Static
 
 from jianmu.engine.interaction import Suspension
@@ -32,6 +32,8 @@ from jianmu.terminal.telling import told
 from jianmu.terminal.views import TranscriptView
 
 FRAME_SECONDS = 1 / 20
+SLOWER = 5
+"""Looks after which the tree and the state are shown anew while a turn is on."""
 Turn = Callable[[], Coroutine[object, object, None]]
 Start = Callable[[Turn], object]
 """Starts a task that outlives the call."""
@@ -110,7 +112,9 @@ class ChatApp(App[None]):
         self._dialog: Dialog | None = None
         self._is_following = False
         self._is_warned = False
-        self._shown_version = -1
+        self._frame = 0
+        self._shown_state = ("", -1)
+        self._shown_status = Content()
 
     # What is shown
 
@@ -153,15 +157,24 @@ class ChatApp(App[None]):
     async def _follow(self) -> None:
         base = self.screen_stack[0]
         await base.query_one(TranscriptView).follow()
+        self._frame += 1
+        if self._frame % SLOWER == 0 or not self.conversation.is_on:
+            self._follow_panes(base)
+        status = self._status()
+        if status != self._shown_status:
+            self._shown_status = status
+            base.query_one("#status", Static).update(status)
+        self._follow_questions()
+
+    def _follow_panes(self, base: Screen[Any]) -> None:
+        """Show the tree and the state, where they have changed."""
         if self.conversation.has_moved:
             self.conversation.has_moved = False
             base.query_one("#tree-text", Static).update(self._tree())
-        version = self.conversation.agent.state_manager.version
-        if version != self._shown_version:
-            self._shown_version = version
+        shown = (self.conversation.thread_id, self.conversation.agent.state_manager.version)
+        if shown != self._shown_state:
+            self._shown_state = shown
             base.query_one("#state-text", Static).update(self._state())
-        base.query_one("#status", Static).update(self._status())
-        self._follow_questions()
 
     def _tree(self) -> Content:
         lines = [Content.styled(line, STYLES[status]) for line, status in tree_lines(self.conversation.agent.root)]
@@ -301,13 +314,11 @@ class ChatApp(App[None]):
             self.conversation.begin()
         elif thread_id is not None:
             await self._open(thread_id)
-        self._shown_version = -1
 
     def action_new(self) -> None:
         """Begin a new thread."""
         if not self._is_in_turn():
             self.conversation.begin()
-            self._shown_version = -1
 
     def _is_in_turn(self) -> bool:
         """Whether a turn is on; then say so."""

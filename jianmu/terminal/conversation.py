@@ -135,12 +135,14 @@ class Conversation:
         """Say something and wait until the turn is over.
 
         Returns:
-            Whether a turn was begun; else the transcript says why not.
+            Whether it is in the conversation; else the transcript says why not.
         """
-        return await self._turn(self._send, text)
+        message = human(text)
+        await self._turn(self._send, message)
+        return any(one.id == message.id for one in reversed(self._messages()))
 
     async def go_on(self) -> bool:
-        """Go on with a turn that waits or was cut short; returns as `send`."""
+        """Go on with a turn that waits or was cut short; return whether there was one."""
         call = partial(self.agent.recover, self.thread_id, until_suspend=False)
         return await self._turn(self._recover, call)
 
@@ -164,8 +166,7 @@ class Conversation:
         """
         await self.agent.interaction.answer(Answer(id, payload, action=action))
 
-    async def _send(self, text: str) -> Status:
-        message = human(text)
+    async def _send(self, message: Message) -> Status:
         given: Sequence[Message] = [message]
         if not self.agent.state_manager.has_reducer(FIELD):
             given = [*([] if self.is_new else self._messages()), message]

@@ -20,6 +20,7 @@ from jianmu.engine.node import AsyncNode
 from jianmu.message import Message, ai
 from jianmu.terminal.app import ChatApp
 from jianmu.terminal.conversation import Conversation
+from jianmu.terminal.prompt import Prompt
 
 Script = Callable[["Says"], Awaitable[Any]]
 SECONDS = 20
@@ -102,18 +103,19 @@ class Screen:
         self.pilot = pilot
         self.talk = app.conversation
 
+    @property
+    def prompt(self) -> Prompt:
+        """Where one types."""
+        return self.app.screen_stack[0].query_one(Prompt)
+
     async def press(self, *keys: str) -> None:
         """Press keys, and show what came of them."""
         await self.pilot.press(*keys)
         await self.look()
 
-    async def type(self, text: str) -> None:
-        """Type a text, key by key."""
-        await self.press(*({" ": "space"}.get(key, key) for key in text))
-
     async def say(self, text: str) -> None:
-        """Type a text, send it, and wait until its turn is over or asks something."""
-        await self.type(text)
+        """Send a text, and wait until its turn is over or asks something."""
+        self.prompt.text = text
         await self.press("enter")
         await until(lambda: not self.talk.is_on or self.talk.questions)
         await self.look()
