@@ -133,7 +133,9 @@ class GivenArguments:
         copied = json_copy(dict(arguments))
         problem = self._check(copied)
         if problem is not None:
-            raise ValueError(f"- {problem}")
+            required = cast("list[str]", self.schema.get("required") or [])
+            missing = [f"- {name}: is missing" for name in required if name not in cast("JsonObject", copied)]
+            raise ValueError("\n".join(missing) or f"- {problem}")
         return {self._first: copied}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast  # Any: results, which are of one of two types
 
 import anyio
@@ -79,7 +79,6 @@ class Job:
         responses: what people have said, by the server's key.
         state: what the server wants back.
         known: what people have said to questions that come again: question and answer.
-        wanted: what the server has asked in the midst of it.
     """
 
     name: str
@@ -88,9 +87,6 @@ class Job:
     responses: dict[str, JsonObject] | None = None
     state: str | None = None
     known: list[tuple[JsonObject, JsonObject]] = field(default_factory=list[tuple[JsonObject, JsonObject]])
-    wanted: Wanted | None = None
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
-    ended: anyio.Event = field(default_factory=anyio.Event, repr=False)
 
     def answer(self, asked: JsonObject) -> JsonObject | None:
         """Return what was said to a question that comes again, once, or None."""
@@ -107,7 +103,17 @@ class Job:
         return {key: self.answer(one) or {} for key, one in wanted.requests.items()}
 
 
-_JOB: ContextVar[Job | None] = ContextVar("mcp_job", default=None)
+class _Turn:
+    """A call while it is with the server; `wanted` is what the server has asked in the midst of it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
+        self.wanted: Wanted | None = None
+
+
+_TURN: ContextVar[_Turn | None] = ContextVar("mcp_turn", default=None)
 
 
 class Calls:
@@ -119,7 +125,7 @@ class Calls:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._jobs: list[Job] = []
+        self._turns: list[_Turn] = []
 
     async def make(self, client: Client, job: Job) -> JsonObject | Wanted:
         """Return what a call has given, or what the server wants to know first.
@@ -129,22 +135,22 @@ class Calls:
         """
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415  # an extra
 
-        job.scope, job.ended, job.wanted = anyio.CancelScope(), anyio.Event(), None
-        token = _JOB.set(job)
-        self._jobs.append(job)
+        turn = _Turn(replace(job, known=[*job.known]))  # a second attempt is asked the same again
+        token = _TURN.set(turn)
+        self._turns.append(turn)
         try:
-            with job.scope:
-                return await _replied(client, job)
+            with turn.scope:
+                return await _replied(client, turn.job)
         except MCPError as error:
             return self._read(error, job)
         except ValidationError:
             raise CallError(f"'{job.name}' was called, and what came back is no result of a tool.") from None
         finally:
-            self._jobs.remove(job)
-            job.ended.set()
-            _JOB.reset(token)
-        assert job.wanted is not None  # nobody else cancels this scope
-        return job.wanted
+            self._turns.remove(turn)
+            turn.ended.set()
+            _TURN.reset(token)
+        assert turn.wanted is not None  # nobody else cancels this scope
+        return turn.wanted
 
     def _read(self, error: MCPError, job: Job) -> Wanted:
         """Return what an error asks for; raise in our words what asks for nothing."""
@@ -177,17 +183,17 @@ class Calls:
         from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData  # noqa: PLC0415  # an extra
 
         del context
-        job = _JOB.get() or (self._jobs[0] if len(self._jobs) == 1 else None)
-        if job is None:
-            text = f"{len(self._jobs)} calls are under way, and nothing says which of them asks: make them one by one"
+        turn = _TURN.get() or (self._turns[0] if len(self._turns) == 1 else None)
+        if turn is None:
+            text = f"{len(self._turns)} calls are under way, and nothing says which of them asks: make them one by one"
             return ErrorData(code=INVALID_REQUEST, message=text)
         asked = params_of(params)
-        known = job.answer(asked)
+        known = turn.job.answer(asked)
         if known is not None:
             return ElicitResult.model_validate(known)
-        job.wanted = Wanted({"0": asked}, way="during")
-        job.scope.cancel()
-        await job.ended.wait()
+        turn.wanted = Wanted({"0": asked}, way="during")
+        turn.scope.cancel()
+        await turn.ended.wait()
         return ErrorData(code=INVALID_REQUEST, message="the call has ended; it comes again with the answer")
 
 

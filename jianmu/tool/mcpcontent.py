@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
 
-import anyio.to_thread
 from pydantic import JsonValue
 
 from jianmu.engine.answers import JsonObject
@@ -21,7 +20,7 @@ from jianmu.tool.types import Content, FilePart, ImagePart, Part, TextPart, whol
 Kind = Literal["image", "file"]
 
 
-async def content_of_result(result: JsonObject, folder: Path | None) -> Content:
+def content_of_result(result: JsonObject, folder: Path | None) -> Content:
     """Return what a model is shown of a result.
 
     A result that has structured content only is shown as that, as JSON; where it has both, the server's own texts are
@@ -37,22 +36,22 @@ async def content_of_result(result: JsonObject, folder: Path | None) -> Content:
     blocks = cast("list[JsonObject]", result.get("content") or [])
     if not blocks and "structuredContent" in result:
         return whole_text(json.dumps(result["structuredContent"], ensure_ascii=False))
-    parts = [await _part(block, folder) for block in blocks]
+    parts = [_part(block, folder) for block in blocks]
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
 
 
-async def _part(block: JsonObject, folder: Path | None) -> Part:
+def _part(block: JsonObject, folder: Path | None) -> Part:
     match block:
         case {"type": "text", "text": str(text)}:
             return TextPart(text=text)
         case {"type": "image" | "audio" as kind, "data": str(data)}:
-            return await _saved("image" if kind == "image" else "file", data, block.get("mimeType"), folder)
+            return _saved("image" if kind == "image" else "file", data, block.get("mimeType"), folder)
         case {"type": "resource", "resource": {"text": str(text), **more}}:
             return TextPart(text=f"[{_told(more, 'uri', 'mimeType')}]\n{text}")
         case {"type": "resource", "resource": {"blob": str(data), **more}}:
-            return await _saved("file", data, more.get("mimeType"), folder, str(more.get("uri", "")))
+            return _saved("file", data, more.get("mimeType"), folder, str(more.get("uri", "")))
         case {"type": "resource_link"}:
             return TextPart(text=f"[{_told(block, 'uri', 'name', 'mimeType', 'description')}]")
         case _:
@@ -63,7 +62,7 @@ def _told(values: Mapping[str, JsonValue], *names: str) -> str:
     return ", ".join(str(values[name]) for name in names if values.get(name))
 
 
-async def _saved(kind: Kind, data: str, mime_type: object, folder: Path | None, uri: str = "") -> Part:
+def _saved(kind: Kind, data: str, mime_type: object, folder: Path | None, uri: str = "") -> Part:
     mime = mime_type if isinstance(mime_type, str) else "application/octet-stream"
     try:
         content = base64.b64decode(data, validate=True)
@@ -71,7 +70,7 @@ async def _saved(kind: Kind, data: str, mime_type: object, folder: Path | None, 
         return TextPart(text=f"[{mime}, which is no base64 and cannot be shown]")
     if folder is None:
         return TextPart(text=f"[{mime}, {len(content)} bytes, left out: there is no folder for files]")
-    path = await anyio.to_thread.run_sync(_write, folder, content, mime)
+    path = _write(folder, content, mime)
     if kind == "image":
         return ImagePart(path=os.fspath(path), mime_type=mime)
     return FilePart(path=os.fspath(path), mime_type=mime, name=uri.rpartition("/")[2] or None)

@@ -45,11 +45,24 @@ class Server:
     files: Path | None = None
     portal: BlockingPortal | None = None
 
-    async def call(self, job: Job) -> JsonObject | Wanted:
-        """Return what a call has given; if this task is cancelled, the call is ended, and the server is told."""
+    async def call(self, job: Job) -> ToolResult | Wanted:
+        """Return what a call has given; if this task is cancelled, the call is ended, and the server is told.
+
+        Raises:
+            CallError: it came to nothing.
+            SetupError: the box is closed.
+        """
         if self.portal is None:
             raise SetupError(f"the box of the MCP server '{self.name}' is closed: async with box: ...")
-        return await self.portal.call_async(self.link.call, job)
+        return await self.portal.call_async(self._result, job)
+
+    async def _result(self, job: Job) -> ToolResult | Wanted:
+        """Do the work on a result in the thread of the connection."""
+        result = await self.link.call(job)
+        if isinstance(result, Wanted):
+            return result
+        content = content_of_result(result, self.files)
+        return ToolResult(call_id="", content=content, is_error=result.get("isError") is True)
 
 
 class MCPTool(Tool):
@@ -96,15 +109,13 @@ class MCPTool(Tool):
     ) -> ToolResult:
         (arguments,) = values.values()
         try:
-            result = await self._answered(call, context, arguments)
-            content = await content_of_result(result, self._server.files)
-            made = ToolResult(call_id=call.id, content=content, is_error=result.get("isError") is True)
+            made = await self._answered(call, context, arguments)
         except CallError as error:
             made = ToolResult(call_id=call.id, content=str(error), is_error=True)
         returned.append(made)
         return made
 
-    async def _answered(self, call: ToolCall, context: NodeContext | None, arguments: JsonObject) -> JsonObject:
+    async def _answered(self, call: ToolCall, context: NodeContext | None, arguments: JsonObject) -> ToolResult:
         """Return the result, after all rounds of questions; those that were asked before are not sent again."""
         rounds: Rounds = []
         while True:
@@ -122,7 +133,7 @@ class MCPTool(Tool):
                 raise CallError(f"'{self.name}' has asked for input {MAX_ROUNDS} times, and was given up.")
             rounds.append((wanted, await asking.ask(wanted)))
 
-    async def _sent(self, arguments: JsonObject, rounds: Rounds) -> JsonObject | Wanted:
+    async def _sent(self, arguments: JsonObject, rounds: Rounds) -> ToolResult | Wanted:
         """Return what comes of a call after some rounds; a server that has forgotten them is called from the top."""
         job = Job(self.remote_name, arguments, is_harmless=self.idempotent, known=known(rounds))
         if rounds and rounds[-1][0].way == "next":
@@ -178,8 +189,9 @@ def _names(given: Iterable[str]) -> list[str]:
     """Return names that models can call, each of its own: what they cannot have becomes `_`."""
     found: dict[str, None] = {}
     for name in given:
-        made = _OTHER.sub("_", name)[:_LONGEST] or "_"
-        if made in found or (made != name and len(name) > _LONGEST):
-            made = f"{made[: _LONGEST - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        made = wanted = _OTHER.sub("_", name)[:_LONGEST] or "_"
+        while made in found or (made == wanted and len(name) > _LONGEST):
+            told = f"{name} {len(found)}" if made != wanted else name
+            made = f"{wanted[: _LONGEST - 9]}_{hashlib.sha256(told.encode()).hexdigest()[:8]}"
         found[made] = None
     return [*found]

@@ -28,7 +28,7 @@ async def test_the_tools_are_the_servers_own() -> None:
         assert (await call(box, "add", a=1, b=2)).content == "3"
         wrong = await call(box, "add", a=1)
         assert wrong.is_error
-        assert "so it was not called" in str(wrong.content)
+        assert wrong.content == "The arguments of 'add' do not fit, so it was not called:\n- b: is missing"
         assert box.instructions == "Add before you multiply."
         assert [one.name for one in box if one.idempotent] == ["die_once"]
 

@@ -9,12 +9,14 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
+from py_trees.common import Status
 from pydantic import BaseModel, Field
 
 from jianmu.agent import Agent
+from jianmu.engine.clock import VirtualClock
 from jianmu.engine.questions import Answer
 from jianmu.message import Message, ai, human
-from jianmu.nodes import ToolExecutor
+from jianmu.nodes import Timeout, ToolExecutor
 from jianmu.stores import SQLiteStore
 from jianmu.tool import MCPToolbox, ToolCall
 from tests.tool.mcpkit import PATIENCE, Phone, call, http, http_server, phone, stdio
@@ -225,3 +227,33 @@ async def test_a_person_under_run_is_asked_at_once() -> None:
             await agent.run(calls(ORDER))
         assert results(agent) == ["shirt 4 green"]
         await line.hears("server runs", "server orders shirt", "server gone")
+
+
+async def test_what_cannot_be_asked_is_an_error_of_the_call() -> None:
+    """An address that is none of the web is shown to nobody."""
+    async with phone() as line:
+        agent = agent_of(stdio(line))
+        with anyio.fail_after(PATIENCE):
+            await agent.run(calls(("lure", {})))
+        text = "The tool asks for input that nobody can give: 'javascript:alert(1)' is no address of the web"
+        assert results(agent) == [text]
+
+
+async def test_a_call_that_the_tree_halts_ends_at_the_server() -> None:
+    """A Timeout above the node ends the call, there too, and the conversation stays valid."""
+    async with phone() as line:
+        root = Timeout("in time", ToolExecutor("tools", tools=stdio(line)), seconds=0.3)
+        agent = Agent(root, state_schema=Talk)
+        with anyio.fail_after(PATIENCE):
+            assert await agent.run(calls(("hang", {}))) is Status.FAILURE
+        await line.hears("server runs", "server hangs", "server cancelled", "server gone")
+        assert len(results(agent)) == 1
+
+
+async def test_a_clock_that_is_turned_by_hand_waits_for_the_server() -> None:
+    """While a server works no virtual time passes, so its call is not cut off."""
+    async with phone() as line:
+        agent = agent_of(stdio(line), clock=VirtualClock(autojump=True))
+        with anyio.fail_after(PATIENCE):
+            await agent.run(calls(("add", {"a": 1, "b": 2})))
+        assert results(agent) == ["3"]
