@@ -26,6 +26,7 @@ JsonObject = dict[str, JsonValue]
 Check = Callable[[JsonValue], str | None]
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue, config=ConfigDict(defer_build=True))
+_COMPACT = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _NOTES = frozenset(
     ["title", "description", "default", "examples", "$schema", "$comment", "deprecated", "readOnly", "writeOnly"]
 )
@@ -106,7 +107,7 @@ def json_text(value: object) -> str:
         ValueError: it is not made of JSON values only; the text holds nothing of it.
     """
     try:
-        text = json.dumps(_JSON.validate_python(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _COMPACT.encode(_JSON.validate_python(value))
         text.encode()
     except ValueError:
         text = None

@@ -38,7 +38,7 @@ class Call:
 
     def _digest(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
         try:
-            return digest("arguments", json.dumps([args, keywords], default=_plain, sort_keys=True))
+            return digest("arguments", _SORTED.encode([args, keywords]))
         except (ValueError, TypeError, RecursionError) as error:
             problem = str(error) if isinstance(error, _NoJsonError) else type(error).__name__
         raise SetupError(
@@ -77,6 +77,9 @@ def _plain(value: Any) -> Any:
     except ValueError:
         pass
     raise _NoJsonError(type(value).__name__)
+
+
+_SORTED = json.JSONEncoder(default=_plain, sort_keys=True)
 
 
 class Result:

@@ -21,6 +21,7 @@ from jianmu.errors import InvalidAnswerError
 
 QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
 Rounds = tuple[tuple[str, object], ...]
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 ENDS: dict[QuestionStatus, tuple[QuestionStatus, ...]] = {
     "open": ("answered", "expired", "withdrawn"),
@@ -32,7 +33,7 @@ ENDS: dict[QuestionStatus, tuple[QuestionStatus, ...]] = {
 
 def digest(*parts: object) -> str:
     """Return 32 URL-safe characters that stand for these JSON values."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    text = _CANONICAL.encode(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -220,20 +220,20 @@ class ToolExecutor(AsyncNode):
         if tool.timeout is None and self._timeout is not None:
             tool = tool.replace(timeout=self._timeout())
 
-        async def act(given: ToolCall) -> CallOutcome:
+        async def act(*_: object) -> CallOutcome:  # what tells this call from others is given for the journal
             turn.begun.add(work.place)
             if context.run.events.is_heard:
-                context.emit(ToolCalled(call_id=given.id, name=given.name, arguments=given.arguments))
-            result = await tool.call(given, context=part)
+                context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
+            result = await tool.call(call, context=part)
             if context.run.events.is_heard:
-                context.emit(ToolReturned(call_id=given.id, name=given.name, is_error=result.is_error))
-            content = with_edit(given, result.content) if work.is_edited else result.content
+                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=result.is_error))
+            content = with_edit(call, result.content) if work.is_edited else result.content
             return CallOutcome(content=content, is_error=result.is_error)
 
         act.__qualname__ = call.name
         how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}
         try:
-            return await context.once(call.id, act, call, on_unknown=self._on_unknown, **how)
+            return await context.once(call.id, act, call.arguments, call.raw, on_unknown=self._on_unknown, **how)
         except OutcomeUnknownError:
             text = f"'{call.name}' was begun before and broken off; whether it took effect is not known."
         return turn.fail(work.place, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from jianmu.engine.clock import VirtualClock
 from jianmu.engine.context import NodeContext
 from jianmu.engine.questions import Answer, Suspension
 from jianmu.engine.request import Request
+from jianmu.errors import UnknownThreadError
 from jianmu.message import Message, human
 from jianmu.model import ModelRequest
 from jianmu.nodes import AskHuman
@@ -105,7 +107,7 @@ class Story:
         if what == "say":
             await self.until(step[1], lambda: self.agent.run_until_suspend({"messages": [human("go on")]}))
         elif what == "recover" and self.agent.thread_id is not None:
-            await self.until(step[1], self.agent.recover)
+            await self.until(step[1], self.recover)
         elif what == "answer" and self.agent.interaction.pending:
             pending = self.agent.interaction.pending
             await self.answer(pending[step[1] % len(pending)], step[2])
@@ -113,6 +115,11 @@ class Story:
             data = self.agent.dump_checkpoint()
             self.agent = self.make()
             self.agent.load_checkpoint(data)
+
+    async def recover(self) -> None:
+        """Go on, if there is anything to go on with: a run that was cancelled at once has not begun."""
+        with suppress(UnknownThreadError):
+            await self.agent.recover()
 
     async def until(self, when: float | None, work: Any) -> None:
         """Do something, and cancel it after so many seconds."""
