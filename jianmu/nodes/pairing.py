@@ -35,20 +35,24 @@ def paired(messages: Iterable[Message]) -> list[Message]:
 
 def _is_paired(messages: Sequence[Message]) -> bool:
     """Whether a conversation is as it should be already, as it is most often: a long one is looked at each time."""
-    awaited: list[str] = []
     taken: set[str] = set()
+    awaited: list[str] = []
     for message in messages:
-        if message.role == "tool":
-            if not awaited or awaited.pop() != message.tool_call_id:
-                return False
-        elif awaited:
+        if message.tool_call_id is not None and awaited and awaited[-1] == message.tool_call_id:
+            awaited.pop()
+            continue
+        if awaited or message.role == "tool":
             return False
-        elif message.tool_calls:
+        if message.tool_calls:
             awaited = [call.id for call in reversed(message.tool_calls)]
-            if "" in awaited or len({*awaited}) < len(awaited) or not taken.isdisjoint(awaited):
+            if not _are_new(awaited, taken):
                 return False
             taken.update(awaited)
     return not awaited
+
+
+def _are_new(ids: Sequence[str], taken: set[str]) -> bool:
+    return "" not in ids and len({*ids}) == len(ids) and taken.isdisjoint(ids)
 
 
 def with_own_ids(message: Message, taken: set[str]) -> Message:
