@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench import hops, imports, langgraph_saved, langgraph_steps, runs, state, streaming, ticks, waiting
+from bench import agents, hops, imports, langgraph_saved, langgraph_steps, runs, state, streaming, ticks, waiting
 from bench.row import Row
 from bench.saved import Growth
 
@@ -75,6 +75,14 @@ STREAMS = [
     ),
 ]
 
+AGENTS = [
+    *(
+        Row("a ReAct round", f"create_react_agent, {how}", partial(agents.a_round, keeps), at_least=5)
+        for keeps, how in ((False, "keeping nothing"), (True, "kept in memory"))
+    ),
+    Row("ten ReAct rounds up to round 200", "those up to round 15", agents.a_late_round, at_most=2),
+]
+
 ROWS = [
     Row("scalar write, state of 100,000 messages", "the same at 100", state.scalar_write, at_most=1.5),
     Row("append one message at 10,000, no read between", "the same at 100", state.append, at_most=1.5),
@@ -109,5 +117,6 @@ ROWS = [
     Row("step() with two fields, 10 leaves, trio", "py_trees tree.tick()", partial(runs.step, "trio"), at_most=3),
     Row("import jianmu", "import its four dependencies", imports.dependencies, at_most=1.15),
     *STREAMS,
+    *AGENTS,
     *STORES,
 ]
