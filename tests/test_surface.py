@@ -10,7 +10,7 @@ import py_trees
 import pytest
 
 import jianmu
-from jianmu import errors
+from jianmu import errors, nodes
 
 CORE = [
     "Agent",
@@ -59,6 +59,16 @@ NODES = [
     "ForceSuccess",
     "ForceFailure",
 ]
+MODELS = [
+    "AgentLLMNode",
+    "SimpleLLMNode",
+    "HasFinalAnswer",
+    "ToolExecutor",
+    "Skill",
+    "RequestProjection",
+    "Reminders",
+    "ContextBudget",
+]
 MESSAGES = ["Message", "human", "ai", "system", "tool_result"]
 ERRORS = [name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)]
 ASKING = ["AskHuman", "Choose", "WaitFor", "Approve"]
@@ -85,6 +95,12 @@ def test_the_top_has_the_names_of_the_contract() -> None:
     required = {*CORE, *NODES, *MESSAGES, *ERRORS}
     assert required - names == set()
     assert names - required - {*ASKING, *STOCK} == set()
+
+
+def test_what_asks_models_is_with_the_nodes() -> None:
+    """The nodes that ask models and call tools come from their folder, and are not at the top."""
+    assert set(MODELS) - set(nodes.__all__) == set()
+    assert set(MODELS) & set(jianmu.__all__) == set()
 
 
 def test_the_top_has_no_name_of_a_folder() -> None:

@@ -35,7 +35,7 @@ PROMPT = "You have skills: instructions for certain tasks. Before such a task, r
 class Skill(Node):
     """Make a folder of instructions, and tools, available to the nodes that come after it.
 
-    `SKILL.md` in the folder has a front matter with `name` and `description`, then the instructions. An LLM node tells
+    `SKILL.md` in the folder has a front matter with `name` and `description`, then the instructions. AgentLLMNode tells
     the model of each skill that stands before it, or before a node above it, among the same children, and offers the
     tool `read_skill` and the skill's own `tools`; a ToolExecutor in such a place carries them out.
     SUCCESS at once; whether it is ticked does not matter.
