@@ -64,22 +64,28 @@ class Command:
         Raises:
             SetupError: there is no such program, or no such folder.
         """
-        from mcp.client.stdio import get_default_environment  # noqa: PLC0415  # an extra
-
         try:
-            with anyio.CancelScope(shield=True):  # a process that is started halfway would be nobody's
-                return await anyio.open_process(
-                    [self.command, *self.args],
-                    env={**get_default_environment(), **self.env},
-                    cwd=self.cwd,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,
-                )
-        except (OSError, ValueError) as error:
+            return await self._start()
+        except (OSError, TypeError, ValueError) as error:
             problem = error.strerror if isinstance(error, OSError) else str(error)
         raise SetupError(f"the program {self.command!r} of an MCP server cannot be started: {problem}")
+
+    async def _start(self) -> Process:
+        from mcp.client.stdio import get_default_environment  # noqa: PLC0415  # an extra
+
+        process: Process | None = None
+        with anyio.CancelScope(shield=True):  # a process that is started halfway would be nobody's
+            process = await anyio.open_process(
+                [self.command, *self.args],
+                env={**get_default_environment(), **self.env},
+                cwd=self.cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        assert process is not None
+        return process
 
 
 @asynccontextmanager
