@@ -128,6 +128,7 @@ def whole(least: int) -> Shape:
 
 
 ANYTHING: Shape = ((lambda _: True), "anything")
+TEXT: Shape = ((lambda value: value is None or isinstance(value, str)), "a text or None")
 TRUTH: Shape = ((lambda value: isinstance(value, bool)), "a bool")
 FINITE: Shape = ((lambda value: is_number(value) and math.isfinite(value)), "a finite number")
 SECONDS: Shape = ((lambda value: is_number(value) and 0 <= value <= 36600 * 86400), "seconds, from 0 to 100 years")

@@ -13,7 +13,7 @@ from jianmu.engine.tree import ancestors
 from jianmu.errors import RunError, SetupError
 from jianmu.message import Message, human
 from jianmu.model.base import ModelRequest
-from jianmu.nodes.base import Option, Shape, Wrapper, plain, whole
+from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, call_of, checked, plain, whole
 from jianmu.nodes.pairing import paired
 
 Projection: TypeAlias = Callable[[ModelRequest, Any], ModelRequest]
@@ -119,6 +119,9 @@ class ContextBudget(RequestProjection):
             raise SetupError(f'ContextBudget("{name}", child) limits nothing: give messages=... or tokens=...')
         self._messages = None if messages is None else Option(self, "messages", messages, whole(1))
         self._tokens = None if tokens is None else Option(self, "tokens", tokens, whole(1))
+        for option, fn in (("summary", summary), ("count", count)):
+            if callable(fn):
+                plain(self, option, fn)
         self._summary = summary
         self._count = count or tokens_of
 
@@ -130,7 +133,8 @@ class ContextBudget(RequestProjection):
             return request
         left_out = [message for place, group in enumerate(groups) if place not in kept for message in group]
         stay = [message for place, group in enumerate(groups) if place in kept for message in group]
-        text = self._summary(snapshot, left_out) if callable(self._summary) else self._summary
+        given = self._summary(snapshot, left_out) if callable(self._summary) else self._summary
+        text: str | None = checked(self, call_of(self, "summary"), TEXT, given)
         return replace(request, messages=_with_summary(stay, text, f"summary:{self.context.path}"))
 
     def _kept(self, groups: Sequence[Sequence[Message]]) -> set[int]:

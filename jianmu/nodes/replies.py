@@ -24,7 +24,7 @@ from jianmu.errors import (
 from jianmu.message import Message, Usage, system
 from jianmu.model import lookup
 from jianmu.model.base import Again, ChatModel, Event, Finish, ModelRequest, Settings
-from jianmu.nodes.base import Option, Shape, call_of
+from jianmu.nodes.base import TEXT, Option, call_of
 from jianmu.nodes.output import Output, correction
 from jianmu.nodes.projections import projected
 from jianmu.nodes.streaming import Pausing, Shown
@@ -33,7 +33,6 @@ Prompt: TypeAlias = str | Callable[[Any], str | None] | None
 
 FAILS = (ModelRefusedError, ContextTooLongError, RateLimitedError, ModelUnavailableError, BadReplyError)
 """Errors that a tree can answer; all others are the program's, and end the run."""
-TEXT: Shape = ((lambda value: value is None or isinstance(value, str)), "a text or None")
 
 
 class ModelNode(AsyncNode):

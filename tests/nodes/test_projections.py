@@ -231,6 +231,19 @@ async def test_what_a_projection_returns_is_checked() -> None:
         ContextBudget("b", AgentLLMNode("think", model=ScriptedModel()))
 
 
+async def test_a_summary_is_a_text() -> None:
+    """A function that returns something else is an error with the path; an async one is refused at once."""
+
+    async def later(state: Any, left_out: Any) -> str:
+        return "x"
+
+    with pytest.raises(SetupError, match=r"summary=...\) is called inside the pass, where nothing is awaited"):
+        ContextBudget("b", AgentLLMNode("think", model=ScriptedModel()), messages=1, summary=later)  # type: ignore[arg-type]  # the fault
+    node = ContextBudget("b", AgentLLMNode("think", model=ScriptedModel()), messages=1, summary=lambda _, left: left)  # type: ignore[arg-type,return-value]  # the fault
+    with pytest.raises(RunError, match=r"node 'b': the function given as .* has to return a text or None, not list"):
+        await run(agent(node), human("a"), human("b"))
+
+
 async def test_simple_nodes_and_several_nodes_are_projected() -> None:
     """All nodes below that ask a model are projected, SimpleLLMNode too."""
     with ScriptedModel(["a", "b"]) as model:
