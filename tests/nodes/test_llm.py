@@ -10,7 +10,7 @@ import pytest
 from jianmu.engine.events import Token
 from jianmu.message import Usage, ai, human
 from jianmu.model import ChatModel, Delta, Finish, ScriptedModel, Turn
-from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Sequence, ToolExecutor
+from jianmu.nodes import AgentLLMNode, HasFinalAnswer, Invert, Sequence, ToolExecutor
 from jianmu.tool import tool
 from tests.cases.leaves import FAILURE, SUCCESS
 from tests.nodes.talk import agent, call, events_of, run
@@ -148,3 +148,31 @@ async def test_a_stream_without_an_end_is_failure() -> None:
     made = agent(AgentLLMNode("think", model=Broken()))
     assert await run(made, human("hello")) is FAILURE
     assert made.root.feedback_message == "model 'terse': the stream ended without a Finish"
+
+
+async def test_a_model_node_deep_in_a_tree_streams_with_its_path() -> None:
+    """V04: five tokens from three levels down have the full path, in order; a filter by path gives the same five."""
+    for path in (None, "main", "main/flip/deep", "main/flip/deep/think"):
+        with ScriptedModel([Turn([*"abcde"], pause=0)]) as model:
+            deep = Sequence("deep", memory=True, children=[AgentLLMNode("think", model=model)])
+            made = agent(Sequence("main", memory=True, children=[Invert("flip", deep)]))
+            events = await events_of(made, human("hello"), path=path)
+        tokens = [(one.text, one.path) for one in events if isinstance(one, Token)]
+        assert tokens == [(text, "main/flip/deep/think") for text in "abcde"]
+
+
+async def test_a_step_waits_for_the_reply() -> None:
+    """`step(settle=True)` waits for the reply; the next step has its result."""
+    with ScriptedModel(["one"]) as model:
+        made = agent(AgentLLMNode("think", model=model), clock=None)
+        await made.step({"messages": [human("hello")]}, settle=True)
+        await made.step(settle=True)
+        assert made.status is SUCCESS
+    assert made.state.final_answer == "one"
+
+
+def test_without_an_event_loop() -> None:
+    """`run_sync` runs a node that asks a model."""
+    with ScriptedModel(["one"]) as model:
+        made = agent(AgentLLMNode("think", model=model), clock=None)
+        assert made.run_sync({"messages": [human("hello")]}) is SUCCESS
