@@ -100,10 +100,12 @@ class NodeContext:
         is_read_only: whether the node is only looked at.
         scope: what stands before the keys of questions and effects; see `within`.
         tool_call_id: the tool call that questions are about.
+        effect: the idempotency key of the effect that a part of the work is; what it writes may be written again.
+        wrote: what a part of the work has written that must not be written again.
     """
 
-    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "is_read_only", "manager", "node", "path", "run",
-                 "scope", "tool_call_id")  # fmt: skip
+    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "effect", "is_read_only", "manager", "node", "path",
+                 "run", "scope", "tool_call_id", "wrote")  # fmt: skip
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
@@ -115,6 +117,8 @@ class NodeContext:
         self.node = node
         self.scope = ""
         self.tool_call_id: str | None = None
+        self.effect: str | None = None
+        self.wrote: str | None = None
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
 
@@ -176,8 +180,9 @@ class NodeContext:
         if activity is None or activity.live is None:
             return
         self._refuse_condition("write state")
-        if activity.live.wrote is None and IDEMPOTENCY_KEY.get() is None:
-            activity.live.wrote = next((name for name in fields if self.manager.has_reducer(name)), None)
+        holder = self if self.scope else activity.live
+        if holder.wrote is None and IDEMPOTENCY_KEY.get() == self.effect:
+            holder.wrote = next((name for name in fields if self.manager.has_reducer(name)), None)
 
     # Ports
 
@@ -288,6 +293,7 @@ class NodeContext:
         """
         part = copy.copy(self)
         part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
+        part.effect, part.wrote = IDEMPOTENCY_KEY.get(), None
         return part
 
     def spend(self, **amounts: float | None) -> None:
@@ -305,8 +311,8 @@ class NodeContext:
             text = f"node '{self.path}' asks outside of its coroutine: ask in update_async(), or use an InteractiveNode"
             raise RunError(text, path=self.path)
         self._refuse_condition("ask")
-        if activity.live.wrote is not None:
-            field = activity.live.wrote
+        field = self.wrote if self.scope else activity.live.wrote
+        if field is not None:
             text = (
                 f"node '{self.path}' has written '{field}', which has a reducer, before it asks: after the answer it "
                 f'would be written again. Put it into once: await self.once("{field}", write, effect=False)'

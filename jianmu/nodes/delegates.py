@@ -24,8 +24,9 @@ from jianmu.engine.state import Clear, Replace, StateManager
 from jianmu.errors import RunError, SetupError, StoreError
 from jianmu.message import human
 from jianmu.nodes.base import Branch
+from jianmu.nodes.llm import Tools
 from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
-from jianmu.nodes.tools import ToolExecutor, Tools, Work, with_edit
+from jianmu.nodes.tools import ToolExecutor, Work, with_edit
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Approval, Tool
 from jianmu.tool.cut import cut
@@ -327,7 +328,6 @@ def delegates_in(box: Toolbox) -> list[Delegate]:
 
 def acting(name: str, tools: Tools, **options: Any) -> tuple[Behaviour, Toolbox]:
     """Return what carries out the calls of tools, with or without delegates, and the box of all of them."""
-    box = tools if isinstance(tools, Toolbox) else Toolbox(*tools)
-    if delegates_in(box):
-        return DelegateExecutor(name, tools=box, **options), box
-    return ToolExecutor(name, tools=box, **options), box
+    plain = ToolExecutor(name, tools=tools, **options)
+    box = plain.tools
+    return (DelegateExecutor(name, tools=box, **options) if delegates_in(box) else plain), box

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias  # Any: functions of the user's, and JSON
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple  # Any: functions of the user's, and JSON
 
 import anyio
 from py_trees.common import Status
@@ -24,13 +24,11 @@ from jianmu.message import Usage
 from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
+from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Tool
-from jianmu.tool.toolbox import Toolbox
 from jianmu.tool.types import Content, TextPart, ToolCall
-
-Tools: TypeAlias = Toolbox | Sequence[Tool | Toolbox | Callable[..., Any]]
 
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
 
@@ -86,7 +84,7 @@ class ToolExecutor(AsyncNode):
         super().__init__(name)
         _check_word(self, "on_unknown", on_unknown, ("fail", "ask", "rerun"))
         _check_word(self, "remember", remember, ("call", "tool"))
-        self.tools = tools if isinstance(tools, Toolbox) else Toolbox(*tools)
+        self.tools = toolbox_of(self, tools)
         self._limit = None if limit is None else Option(self, "limit", limit, whole(1))
         self._timeout = None if timeout is None else Option(self, "timeout", timeout, _ABOVE_0)
         self._on_unknown: OnUnknown = on_unknown
@@ -216,12 +214,12 @@ class ToolExecutor(AsyncNode):
     async def _outcome(self, turn: Turn, work: Work) -> CallOutcome:
         """Return what came of a call, now or before."""
         context, call, tool = self.context, work.call, work.tool
-        part = context.within(turn.scope(call), call.id)
         if tool.timeout is None and self._timeout is not None:
             tool = tool.replace(timeout=self._timeout())
 
         async def act(*_: object) -> CallOutcome:  # what tells this call from others is given for the journal
             turn.begun.add(work.place)
+            part = context.within(turn.scope(call), call.id)
             if context.run.events.is_heard:
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
             result = await tool.call(call, context=part)

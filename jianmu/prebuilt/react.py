@@ -18,8 +18,8 @@ from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.approvals import ApprovalOptions, Remember
 from jianmu.nodes.base import Number
 from jianmu.nodes.delegates import acting
+from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt
-from jianmu.nodes.tools import Tools
 from jianmu.tool.types import ToolCall
 
 S = TypeVar("S", bound=BaseModel)

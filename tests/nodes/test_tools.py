@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from py_trees.common import ParallelPolicy
 from pydantic import BaseModel
 
 from jianmu.agent import Agent
+from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Event, ToolCalled, ToolReturned
 from jianmu.engine.limits import Limits
-from jianmu.errors import SetupError
+from jianmu.engine.request import Request
+from jianmu.errors import RunError, SetupError, SwallowedSuspensionError
 from jianmu.message import Message, TextPart, ai, human, tool_result
 from jianmu.nodes import Parallel, Sequence
 from jianmu.nodes.tools import ToolExecutor
@@ -134,6 +137,7 @@ async def test_tools_are_a_box_or_a_list() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        ({"tools": abs}, r'ToolExecutor\("act", tools=...\) takes a Toolbox or a list of tools, not <built-in'),
         ({"limit": 0}, r'ToolExecutor\("act", limit=...\) takes a whole number from 1 up'),
         ({"on_unknown": "hope"}, r'ToolExecutor\("act", on_unknown=...\) is one of fail, ask, rerun, not \'hope\''),
         ({"remember": True}, r'ToolExecutor\("act", remember=...\) is one of call, tool, not True'),
@@ -143,7 +147,7 @@ async def test_tools_are_a_box_or_a_list() -> None:
 async def test_options_are_checked_at_once(options: dict[str, Any], text: str) -> None:
     """An option of another shape is refused when the node is built."""
     with pytest.raises(SetupError, match=text):
-        ToolExecutor("act", tools=[], **options)
+        ToolExecutor("act", **{"tools": [], **options})
 
 
 async def test_the_box_is_open_while_the_tree_is() -> None:
@@ -401,6 +405,70 @@ async def test_what_siblings_did_is_kept_in_another_process(kind: str, tmp_path:
         assert (await second.agent.resume("yes", thread_id="t")).status is SUCCESS
     assert second.log == ["b asks", "b begins", "b ends"]
     assert second.told == [("a", "a is done", False), ("b", "b is done: yes", False)]
+
+
+async def test_a_tool_may_ask_in_a_task_of_its_own() -> None:
+    """A suspension that comes out of a task group is one."""
+
+    async def asks(context: NodeContext) -> str:
+        """Ask in a task."""
+        found: list[str] = []
+
+        async def ask() -> None:
+            found.append(await context.ask(Request("sure?"), key="sure"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+        return found[0]
+
+    scene = Scene(one(), call("a"), make=lambda bench: [Tool(asks, name="other"), bench.tool()])
+    await scene.run()
+    assert (await scene.agent.resume("yes")).status is SUCCESS
+    assert scene.told == [("c1", "yes", False), ("a", "a is done", False)]
+    assert scene.log == ["a begins", "a ends"]
+
+
+async def test_a_tool_that_swallows_its_suspension() -> None:
+    """The run ends with an error that names the node."""
+
+    async def swallows(context: NodeContext) -> str:
+        """Catch everything."""
+        try:
+            return await context.ask(Request("sure?"), key="sure")
+        except BaseException:
+            return "never mind"
+
+    scene = Scene(one(), make=other(swallows))
+    with pytest.raises(SwallowedSuspensionError, match="node 'act' caught its suspension"):
+        await scene.run()
+
+
+async def test_what_a_tool_writes_before_it_asks_is_not_written_twice() -> None:
+    """A write to a field with a reducer has to be in `once`; what siblings write does not count."""
+
+    async def asks(context: NodeContext, safely: bool) -> str:
+        """Write, then ask."""
+
+        async def note() -> None:
+            context.write_state({"messages": [human("noted")]})
+
+        await (context.once("note", note) if safely else note())
+        return await context.ask(Request("sure?"), key="sure")
+
+    def writes(context: NodeContext) -> str:
+        """Write."""
+        context.write_state({"messages": [human("also noted")]})
+        return "written"
+
+    tools = [Tool(asks, name="other"), Tool(writes)]
+    scene = Scene(ToolCall(id="w", name="writes"), one(safely=True), make=lambda _: tools, node={"limit": 1})
+    assert (await scene.run()).suspended
+    assert (await scene.agent.resume("yes")).status is SUCCESS
+    texts = [message.text for message in scene.agent.state.messages]
+    assert sorted(texts[2:]) == ["also noted", "noted", "written", "yes"]
+    careless = Scene(one(safely=False), make=lambda _: tools)
+    with pytest.raises(RunError, match="has written 'messages', which has a reducer, before it asks"):
+        await careless.run()
 
 
 async def test_effects_of_calls_have_keys_of_their_own() -> None:
