@@ -78,6 +78,7 @@ class Holding:
         self.inputs = Inputs(self.put)
         self.has_input = False  # whether a step was given an input that is not kept yet
         self.was_kept = False  # whether the store has had what memory has
+        self.is_due = False  # whether somebody was to drive it when it was taken
         self._context = context
         self._max_block = max_block
         self._standing = standing
@@ -123,7 +124,8 @@ class Holding:
         self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
         is_same = lease.made_at in (None, self._made_at)
         if is_same and (thread_id, lease.number) == (self._thread_id, self._number):
-            if lease.mail != self._seen:
+            self.is_due = lease.mail != self._seen
+            if self.is_due:
                 await self.read_mail()
             return None
         self._number = -1
@@ -138,14 +140,14 @@ class Holding:
         self._seen = 0 if stored is None else stored.thread.mail
         self._made_at = stored.thread.created_at if stored is not None else self._lease and self._lease.made_at
         self.was_kept = stored is not None
+        self.is_due = stored is not None and stored.thread.wake_at is not None
         self.inputs.take_over(() if stored is None else stored.rows)
         asked = () if stored is None else stored.questions
         self.inputs.may_apply = bool(asked) and all(row.consumed is not None for row in asked)
 
     def forget(self) -> None:
         """Note that memory stands nowhere: the next time the thread is read again."""
-        self._number = -1
-        self.was_kept = False
+        self._number, self.was_kept = -1, False
 
     async def leave(self) -> None:
         """Give the lease back, if it is held; what was said too late for the run is kept for the next one."""
@@ -202,6 +204,7 @@ class Holding:
             self._has_to_last = True
             is_done = await self._commit(what, releases=True, heeds_mail=heeds_mail)
         if is_done:
+            self.is_due = False
             self._end_work()
         return is_done
 

@@ -124,6 +124,9 @@ class Runs(Entries[S]):
             return await self._drive(partial(self._begin_again, call), call, until_suspend)
         if self._has_queued():
             return await self._drive(partial(self._begin_queued, call), call, until_suspend)
+        holding = self._session.holding
+        if holding is not None and holding.is_due:  # nothing is left to do, and who drives threads is to know it
+            await self._session.close("end")
         return End(self._session.result)
 
     async def _begin_again(self, call: Call) -> None:
