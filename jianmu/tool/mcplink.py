@@ -99,24 +99,30 @@ class Link:
         Raises:
             CallError: it came to nothing.
         """
-        client = await self._reached()
-        try:
-            return await self._calls.make(client, job)
-        except NotTakenError as error:
-            await self._prepare(client, error.why)
-        except LostError:
-            if not job.is_harmless:
-                raise
-        return await self._calls.make(await self._reached(), job)
+        pauses = iter(PAUSES[1:3])
+        was_lost = False
+        while True:
+            client = await self._reached()
+            try:
+                return await self._calls.make(client, job)
+            except NotTakenError as error:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+                await self._prepare(client, error.why, pause)
+            except LostError:
+                if was_lost or not job.is_harmless:
+                    raise
+                was_lost = True
 
-    async def _prepare(self, client: Client, why: str) -> None:
+    async def _prepare(self, client: Client, why: str, pause: float) -> None:
         """Have a call that was not taken be taken the next time."""
         if why == "changed":
             await self._list(client)
         elif why == "forgotten" and client is self._client:
             self._lost("it does not know this client any more")
         else:
-            await anyio.sleep(PAUSES[1])
+            await anyio.sleep(pause)
 
     async def _reached(self) -> Client:
         """Return the connection, when there is one."""

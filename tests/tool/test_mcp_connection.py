@@ -110,8 +110,7 @@ anyio.run(main)
 # By HTTP
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("format", ["sse", "json"])
+@pytest.mark.parametrize(("mode", "format"), [("auto", "sse"), ("legacy", "json")])
 async def test_a_server_behind_an_address_has_tools(mode: str, format: str) -> None:
     """By HTTP it is as by stdio: tools, results, errors, 50 MB; whichever form the replies have."""
     async with phone() as line, http_server(line, format) as (url, _), http(url, mode=mode) as box:
