@@ -23,7 +23,7 @@ from jianmu.errors import (
 )
 from jianmu.message import Message, Usage, system
 from jianmu.model import lookup
-from jianmu.model.base import Again, ChatModel, Event, Finish, ModelRequest, Settings
+from jianmu.model.base import ChatModel, Delta, Event, Finish, ModelRequest, Settings
 from jianmu.nodes.base import TEXT, Option, call_of
 from jianmu.nodes.output import Output, correction
 from jianmu.nodes.projections import projected
@@ -196,14 +196,15 @@ class ModelNode(AsyncNode):
 
     def _take(self, event: Event, shown: Shown) -> Finish | None:
         """Take a piece of a reply, or its end, or note that its attempt has failed, if the run may have another one."""
+        if isinstance(event, Delta):
+            if event.kind == "text" and event.text:
+                shown.take(event.text)
+            return None
         if isinstance(event, Finish):
             return event
-        if isinstance(event, Again):
-            shown.void()
-            self.context.emit(Retried(reason=str(event.error), wait=event.wait, model=event.model))
-            self._admit()
-        elif event.kind == "text" and event.text:
-            shown.take(event.text)
+        shown.void()
+        self.context.emit(Retried(reason=str(event.error), wait=event.wait, model=event.model))
+        self._admit()
         return None
 
     def _admit(self) -> None:
