@@ -1,4 +1,4 @@
-"""T03 to T14: what a model is asked, whatever the conversation in the state has been through."""
+"""T03, T05, T06, T08 to T10, T13, T14: what a model is asked, whatever the conversation has been through."""
 
 from __future__ import annotations
 
@@ -159,3 +159,33 @@ async def test_t05_a_picture_is_in_the_request_only(tmp_path: Path) -> None:
         assert [m.text for m in made.state.messages] == ["what is it?", "a sea"]
         for sent in server.requests:
             assert len(sent["messages"][-1]["content"][0]["image_url"]["url"]) > 1_000_000
+
+
+class Looping(Talk):
+    """A conversation, and how often the model has called the same tool in this run."""
+
+    equal_calls: Annotated[dict[str, int], Ephemeral(scope="run")] = Field(default_factory=dict)
+
+
+def count_calls(node: Do) -> None:
+    """Count the calls of the last reply by name."""
+    state = node.read_state()
+    for one in state.messages[-1].tool_calls:
+        node.merge_dict("equal_calls", {one.name: node.read_state().equal_calls.get(one.name, 0) + 1})
+
+
+async def test_t06_a_counter_of_a_run_begins_anew_with_each() -> None:
+    """Five runs with one call each end with 1; one run with five calls ends with 5."""
+    model = ScriptedModel([[call(f"{number}")] for number in range(10)])
+
+    def build(times: int) -> Any:
+        nodes = [AgentLLMNode("think", model=model), Do("count", count_calls)]
+        return agent(Repeat("rounds", InOrder("round", memory=True, children=nodes), times=times), Looping)
+
+    made = build(1)
+    for number in range(5):
+        await run(made, human(f"{number}"))
+        assert made.state.equal_calls == {"look": 1}
+    made = build(5)
+    await run(made, human("go"))
+    assert made.state.equal_calls == {"look": 5}
