@@ -120,7 +120,9 @@ class MCPToolbox(Toolbox):
             SetupError: the server cannot be reached.
         """
         self._thread = LoopThread(f"mcp {self.name}")
-        self._server.portal = portal = await anyio.to_thread.run_sync(_begin, self._thread, self._server.link)
+        self._server.portal = portal = await anyio.to_thread.run_sync(
+            _begin, self._thread, self._server.link, limiter=anyio.CapacityLimiter(1)
+        )
         try:
             is_there = await portal.call_async(self._server.link.begun)
         except BaseException:
@@ -139,7 +141,7 @@ class MCPToolbox(Toolbox):
             return
         with anyio.CancelScope(shield=True):
             await portal.call_async(self._server.link.end)
-            await anyio.to_thread.run_sync(thread.stop)
+            await anyio.to_thread.run_sync(thread.stop, limiter=anyio.CapacityLimiter(1))
 
     def _left_out(self, name: str, problem: str) -> None:
         self._log.warning("a tool of an MCP server cannot be used", tool=name, problem=problem)

@@ -107,12 +107,23 @@ class Toolbox:
 
     def prefixed(self, prefix: str) -> Toolbox:
         """Return the box with `prefix` before each name."""
-        made = WeakKeyDictionary[Tool, Tool]()  # a tool is the same one each time
+        return _Chosen(self, _kept(lambda one: one.replace(name=prefix + one.name)))
 
-        def renamed(one: Tool) -> Tool:
-            return made.get(one) or made.setdefault(one, one.replace(name=prefix + one.name))
+    def with_options(self, **options: Any) -> Toolbox:
+        """Return the box with other options for each of its tools: those of a tool, but for the name.
 
-        return _Chosen(self, renamed)
+        `Toolbox(box.where(reads), box.where(writes).with_options(requires_approval=True))`
+
+        Raises:
+            SetupError: there is no such option, or it has another shape; of a box whose tools change this is found when
+                its tools are asked for.
+        """
+        if "name" in options:
+            raise SetupError("a box has no two tools of one name: with_options() takes other options, not name=")
+        made = _Chosen(self, _kept(lambda one: one.replace(**options)))
+        if not self._changes():
+            len(made.tools)
+        return made
 
     @property
     def catalogue_hash(self) -> str:
@@ -184,6 +195,12 @@ class Toolbox:
 
     def _changes(self) -> bool:
         return self.is_live or any(isinstance(part, Toolbox) and part._changes() for part in self.parts)
+
+
+def _kept(make: Callable[[Tool], Tool]) -> Callable[[Tool], Tool]:
+    """Return a function that makes a tool of another one, and the same one each time."""
+    made = WeakKeyDictionary[Tool, Tool]()
+    return lambda one: made.get(one) or made.setdefault(one, make(one))
 
 
 class _Chosen(Toolbox):

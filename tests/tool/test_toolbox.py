@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import anyio
 import pytest
@@ -247,3 +248,27 @@ async def test_a_cancelled_block_closes_its_box() -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert trace == ["start l", "stop l"]
+
+
+def test_a_box_gives_its_tools_other_options() -> None:
+    """The tools of the box are as before but for the options; each is the same one each time."""
+    box = Toolbox(A, B)
+    other = box.with_options(requires_approval=True, timeout=3.0)
+    assert [(one.name, one.requires_approval, one.timeout) for one in other] == [("a", True, 3.0), ("b", True, 3.0)]
+    assert [*other] == [*other]
+    assert A.requires_approval is False
+    assert other.catalogue_hash == box.catalogue_hash
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"name": "x"}, "with_options() takes other options, not name="),
+        ({"nmae": "x"}, "tool 'a' has no option nmae="),
+        ({"timeout": -1}, "timeout=-1: it takes a number of seconds above 0"),
+    ],
+)
+def test_options_that_no_tool_has_are_refused(options: dict[str, Any], text: str) -> None:
+    """What cannot be meant is a SetupError at once."""
+    with pytest.raises(SetupError, match=re.escape(text)):
+        Toolbox(A).with_options(**options)
