@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
-from jianmu.message import human
+from jianmu.message import ai, human
 from jianmu.nodes import ForceSuccess, Guard, Race, Sequence, Timeout, Timer
 from jianmu.nodes.pairing import paired
 from jianmu.tool import Tool
@@ -114,6 +116,31 @@ async def test_cancelled_at_any_moment(seconds: float) -> None:
     if scene.agent.state.messages:
         assert [id for id, _, _ in scene.told] in ([*"abc"], [])
     assert scene.bench.alive == 0
+
+
+async def test_a_tool_in_a_thread_is_waited_for() -> None:
+    """A cancelled run ends when the thread of a sync tool has ended; its call was cut off, and the next turn works."""
+    begun, release = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def waits(label: str) -> str:
+        """Wait in a thread."""
+        begun.set()
+        release.wait(10)
+        ended.append(label)
+        return "late"
+
+    scene = Scene(call("a", "waits"), call("b"), make=lambda bench: [Tool(waits), bench.tool()])
+    with nothing_left(scene.agent), anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(scene.run)
+            await anyio.to_thread.run_sync(begun.wait)
+            threading.Timer(0.05, release.set).start()
+            group.cancel_scope.cancel()
+    assert ended == ["a"]
+    assert scene.told == [("a", CUT.replace("work", "waits"), True), ("b", "b is done", False)]
+    await scene.agent.run_until_suspend({"messages": [ai("", tool_calls=[call("c")])]}, on_new_input="withdraw")
+    assert scene.told[-1] == ("c", "c is done", False)
 
 
 # Crashes
