@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -186,3 +189,50 @@ async def test_a_node_that_was_put_in_late_closes_what_it_opened() -> None:
     made = agent(Timeout("t", body, seconds=5))
     assert await run(made, human("hello")) is FAILURE
     assert (len(model.requests), model.alive, model.users, box.users) == (1, 0, 0, 0)
+
+
+def answering(request: ModelRequest) -> Turn:
+    """Call two tools when a person has spoken, else answer."""
+    if request.messages[-1].role == "human":
+        return Turn(["I ", "look"], pause=0, calls=[call("1", place="sea"), call("2", place="bay")])
+    return Turn(["It ", "is ", "wide"], pause=0)
+
+
+def copied(path: Path, copy: Path) -> None:
+    """Copy a store as a process would leave it that is killed now, with its lease run out."""
+    with closing(sqlite3.connect(path)) as one, closing(sqlite3.connect(copy)) as other:
+        one.backup(other)
+        other.execute("UPDATE threads SET lease_until = 1")
+        other.commit()
+
+
+async def test_killed_after_each_commit_it_goes_on_and_asks_for_nothing_twice(tmp_path: Path) -> None:
+    """From what each commit has left, another process ends the run: no reply that is there is asked for again."""
+    copies: list[Path] = []
+    async with SQLiteStore(str(tmp_path / "runs.sqlite")) as store:
+        commit = store.commit
+
+        async def then_copied(transaction: Any) -> bool:
+            is_done = await commit(transaction)
+            copies.append(tmp_path / f"{len(copies)}.sqlite")
+            copied(tmp_path / "runs.sqlite", copies[-1])
+            return is_done
+
+        store.commit = then_copied  # type: ignore[method-assign]  # a spy
+        made = agent(build(ScriptedModel([answering] * 2), Toolbox(look)), clock=None, store=store)
+        with anyio.fail_after(20):
+            await made.run({"messages": [human("how wide?")]}, thread_id="t")
+    whole = texts(made.state.messages)
+    seen: set[int] = set()
+    for copy in copies:
+        async with SQLiteStore(str(copy)) as store:
+            model = ScriptedModel([answering] * 2)
+            made = agent(build(model, Toolbox(look)), clock=None, store=store)
+            await made.load("t")
+            replies = sum(message.role == "ai" for message in made.state.messages)
+            with anyio.fail_after(20):
+                assert (await made.recover("t")).status is SUCCESS
+        assert texts(made.state.messages) == whole
+        assert len(model.requests) == 2 - replies
+        seen.add(replies)
+    assert seen == {0, 1, 2}
