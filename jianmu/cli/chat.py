@@ -107,7 +107,7 @@ def _found(name: str) -> tuple[ChatModel | None, str | None]:
         model = lookup(name)
         in_loop(partial(_try, model))
     except (SetupError, ModelError) as error:
-        return None, describe(error)
+        return None, describe(error).partition(" To try Pydantic")[0]
     return model, None
 
 

@@ -254,8 +254,8 @@ class ChatApp(App[None]):
         """Have the oldest question that was not put off be asked, and take away one that has ended."""
         open_ones = self.conversation.questions
         if self._dialog is not None:
-            if self._dialog.is_running and self._dialog.question.id not in {one.id for one in open_ones}:
-                self._dialog.dismiss(True)
+            if self._dialog.question.id not in {one.id for one in open_ones}:
+                self._dialog.close()
             return
         wanted = [one for one in open_ones if one.id not in self._put_off]
         if wanted and len(self.screen_stack) == 1:

@@ -1,13 +1,14 @@
 """Questions of a run as dialogs: approvals with their arguments, and forms for everything else.
 
 1. A dialog has no focus when it comes up: what is being typed then answers nothing.
-2. It closes when its question was answered here, or has ended elsewhere; Escape puts it off.
+2. Keys are worked off in their order: an answer is given by a binding that waits for what was typed before it.
+3. It closes when its question was answered here, or has ended elsewhere; Escape puts it off.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue
@@ -49,6 +50,15 @@ class Box(Checkbox):
         """Mark it if it says yes."""
         self.BUTTON_INNER = "X" if self.value else " "  # pyright: ignore[reportConstantRedefinition]  # read by textual
         super().watch_value()
+
+
+class Json(TextArea):
+    """JSON to edit."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+y", "screen.accept", show=False)]  # elsewhere it redoes
+
+    def __init__(self, text: str, id: str) -> None:
+        super().__init__(text, id=id, compact=True, classes="json", placeholder="JSON")
 
 
 class Dialog(ModalScreen[bool]):
@@ -117,6 +127,11 @@ class Dialog(ModalScreen[bool]):
         except InteractionError as error:
             self.complain(refusal(error))
         else:
+            self.close()
+
+    def close(self) -> None:
+        """Go away, for the question has ended; once."""
+        if self.is_current:
             self.dismiss(True)
 
     def complain(self, problem: str) -> None:
@@ -131,7 +146,7 @@ class Dialog(ModalScreen[bool]):
 class ApprovalDialog(Dialog):
     """Asks whether something may be done, with the arguments that a person may edit."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+y", "approve", "Approve", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+y", "accept", "Approve")]
 
     def compose_shown(self) -> ComposeResult:
         """Show the arguments where they can be edited; other data as they are."""
@@ -145,7 +160,7 @@ class ApprovalDialog(Dialog):
         arguments = self._arguments()
         if arguments is not None:
             yield Static("its arguments, which you may edit:", markup=False, classes="where")
-            yield TextArea(self._shown(arguments), id="arguments", compact=True, classes="json")
+            yield Json(self._shown(arguments), "arguments")
         yield Input(placeholder="a message, if you reject it", id="reason", compact=True)
         remembers = self.question.metadata.get("remembers")
         if remembers is not None or arguments is None:
@@ -160,13 +175,13 @@ class ApprovalDialog(Dialog):
     async def on_button_pressed(self, event: Button.Pressed) -> None:
         """Hand the decision in."""
         event.stop()
-        await (self.action_approve() if event.button.id == "approve" else self._reject())
+        await (self.action_accept() if event.button.id == "approve" else self._reject())
 
     async def on_input_submitted(self) -> None:
         """A message was typed: that is a rejection."""
         await self._reject()
 
-    async def action_approve(self) -> None:
+    async def action_accept(self) -> None:
         """Approve, with the arguments as they are now."""
         arguments, edited = self._arguments(), None
         if arguments is not None:
@@ -200,11 +215,12 @@ class ApprovalDialog(Dialog):
 class FormDialog(Dialog):
     """Asks anything else: a field for each part of the answer."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+y", "accept", "Answer", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+y", "accept", "Answer")]
 
     def __init__(self, question: Suspension, answering: Answering, count: int = 1) -> None:
         super().__init__(question, answering, count)
         self.fields = fields_of(question.response_schema)
+        self._is_told = False
 
     def compose_form(self) -> ComposeResult:
         """Show a field for each part of the answer."""
@@ -239,18 +255,33 @@ class FormDialog(Dialog):
         except FormError as error:
             self.complain(str(error))
             return
+        if self._is_bare(given):
+            self.complain("nothing was typed: once more sends it so")
+            return
         await self.give(answer)
+
+    def _is_bare(self, given: Mapping[str, Given]) -> bool:
+        """Whether a text that is wanted is empty, and that was not said yet."""
+        wanted = [one for one in self.fields if one.kind == "text" and one.is_required and not one.may_be_null]
+        is_bare = not self._is_told and any(not given[one.name] for one in wanted)
+        self._is_told |= is_bare
+        return is_bare
 
     def _given(self, number: int, field: Field) -> Given:
         id = f"#field-{number}"
         if field.kind in ("choice", "flag"):
-            chosen = self.query_one(id, RadioSet).pressed_index
-            if chosen < 0:
-                return None
-            return chosen if field.kind == "choice" else int(chosen == 0)
+            chosen = _chosen(self.query_one(id, RadioSet))
+            return chosen if field.kind == "choice" or chosen is None else int(chosen == 0)
         if field.kind == "json":
             return self.query_one(id, TextArea).text
         return self.query_one(id, Input).value
+
+
+def _chosen(options: RadioSet) -> int | None:
+    """Return the number of the option that was chosen; the one before it may still be marked."""
+    marked = [number for number, option in enumerate(options.query(RadioButton)) if option.value]
+    new = [number for number in marked if number != options.pressed_index]
+    return next(iter(new or marked), None)
 
 
 def _editor(field: Field, id: str) -> ComposeResult:
@@ -265,7 +296,7 @@ def _editor(field: Field, id: str) -> ComposeResult:
                 yield Option(Content(safe(text)), value=number == preset)
     elif field.kind == "json":
         text = "" if field.preset is None else json.dumps(field.preset, indent=2, ensure_ascii=False)
-        yield TextArea(text, id=id, compact=True, classes="json", placeholder="JSON")
+        yield Json(text, id)
     else:
         hint = {"integer": "a whole number", "number": "a number"}.get(field.kind, "")
         preset = "" if field.preset is None else str(field.preset)

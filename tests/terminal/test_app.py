@@ -294,6 +294,18 @@ async def test_a_choice() -> None:
         assert screen.shows("? What is it?  answered: green")
 
 
+async def test_an_empty_text_is_sent_at_the_second_time_only() -> None:
+    """Enter that was meant for something else answers nothing."""
+    async with screen_of(agent_of(asking(str))) as screen:
+        await screen.say("ask")
+        await screen.press("tab", "enter")
+        assert screen.shows("nothing was typed: once more sends it so")
+        await screen.press("enter")
+        await until(lambda: not screen.talk.is_on)
+        await screen.look()
+        assert screen.talk.agent.state.messages[-1].text == "''"
+
+
 @pytest.mark.parametrize("way", ["accept", "decline"])
 async def test_a_question_of_another_shape_is_answered_with_json(way: str) -> None:
     """Data and address are shown; one may decline to answer."""

@@ -1,0 +1,135 @@
+"""`jianmu chat`, in this process and in a real terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jianmu.cli import chat as command
+from jianmu.cli import main
+from tests.cli.command import Terminal
+
+HERE = Path(__file__).parent
+ALTERNATE = (b"\x1b[?1049h", b"\x1b[?1049l")
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the command believe that somebody is there."""
+    monkeypatch.setattr(command, "_has_terminal", lambda: True)
+    monkeypatch.chdir(HERE)
+
+
+def chatting(*arguments: str, folder: Path) -> Terminal:
+    """Start a chat in a terminal."""
+    return Terminal("chat", *arguments, "--store", str(folder / "runs.db"), cwd=HERE)
+
+
+def end(terminal: Terminal) -> int:
+    """Quit, and see that the terminal is as it was."""
+    terminal.type("\x11")
+    code = terminal.end()
+    assert terminal.raw.rfind(ALTERNATE[1]) > terminal.raw.rfind(ALTERNATE[0])
+    return code
+
+
+def test_without_a_terminal_it_says_what_works_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe is refused before anything is run."""
+    assert main(["chat", "talkers:quick"]) == 2
+    assert capsys.readouterr().err == (
+        "error: a chat needs a terminal: `jianmu run talkers:quick --input JSON` runs an agent without one\n"
+    )
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_without_the_extra_it_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line of pip is in the error."""
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    assert main(["chat", "talkers:quick"]) == 1
+    assert "the chat needs the extra 'cli': pip install 'jianmu[cli]'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_terminal")
+@pytest.mark.parametrize("more", [["--model", "openai:x"], ["--system", "be brief"]])
+def test_an_agent_has_models_of_its_own(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of a model beside an agent are a mistake."""
+    assert main(["chat", "talkers:quick", *more]) == 2
+    assert "--model and --system are for a chat without an agent" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_an_agent_without_a_conversation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the line to write, and before a store is made."""
+    place = tmp_path / "runs.db"
+    assert main(["chat", "talkers:mute", "--store", str(place)]) == 1
+    assert "write messages: Annotated[list[Message], operator.add]" in capsys.readouterr().err
+    assert not place.exists()
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_a_model_without_a_key_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is missing, the three ways, and an offer; who declines it is done."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr("builtins.input", lambda prompt: "n" if "[Y/n]" in prompt else "")
+    assert main(["chat", "--model", "openai:gpt-6-luna"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("SetupError: model 'openai:gpt-6-luna': Set the `OPENAI_API_KEY` environment variable")
+    for way in ("--model anthropic:", "--model ollama:", "'openai_compatible:http://", "jianmu chat module:agent"):
+        assert way in out
+
+
+def test_without_anything_it_offers_the_scripted_assistant(tmp_path: Path) -> None:
+    """Enter takes it; it calculates, asks before it notes, and says at the end how to go on."""
+    with chatting(folder=tmp_path) as terminal:
+        terminal.expect("No model was named, and no agent.")
+        terminal.expect("Talk with the built-in scripted assistant for now? [Y/n]")
+        terminal.type("\r")
+        terminal.expect("ready")
+        terminal.type("17 * 23\r")
+        terminal.expect("391")
+        terminal.expect("Anything else?")
+        terminal.expect("ready")
+        terminal.type("note: milk\r")
+        terminal.expect("May 'save_note' be called?")
+        terminal.type("\x19")
+        terminal.expect("noted: milk")
+        terminal.expect("ready")
+        assert end(terminal) == 0
+        assert "go on with this chat: jianmu chat --model scripted --thread chat-" in terminal.shown
+
+
+def test_ctrl_c_stops_what_is_said_and_a_term_signal_ends_the_chat(tmp_path: Path) -> None:
+    """Ctrl-C ends the turn only; SIGTERM leaves a terminal that works."""
+    with chatting("talkers:slow", "--thread", "t1", folder=tmp_path) as terminal:
+        terminal.expect("ready")
+        terminal.type("hello\r")
+        terminal.expect("no language model")
+        terminal.type("\x03")
+        terminal.expect("Stopped.")
+        terminal.expect("ready")
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        terminal.end()
+        assert terminal.raw.rfind(ALTERNATE[1]) > terminal.raw.rfind(ALTERNATE[0])
+        assert not terminal.has_children()
+
+
+def test_a_chat_that_was_killed_at_a_question_is_opened_at_it(tmp_path: Path) -> None:
+    """The conversation and the question are there again, and the answer is taken."""
+    with chatting("talkers:quick", "--thread", "t1", folder=tmp_path) as terminal:
+        terminal.expect("ready")
+        terminal.type("book a table\r")
+        terminal.expect("At what time?")
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.end()
+    with chatting("talkers:quick", "--thread", "t1", folder=tmp_path) as terminal:
+        terminal.expect("At what time?")
+        terminal.type("\t\x1b[B \x19")
+        terminal.expect("In whose name?")
+        assert end(terminal) == 0
