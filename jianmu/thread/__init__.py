@@ -1,7 +1,72 @@
-"""The conversation of a thread."""
+"""The state of a conversation, ready-made: its parts, what they hold, and the calls that write it."""
 
 from __future__ import annotations
 
+from jianmu.thread.catalog import catalog_hash
+from jianmu.thread.items import (
+    Delegation,
+    Goal,
+    LoadedSkill,
+    Promoted,
+    SandboxRef,
+    ThreadPaths,
+    Todo,
+    UploadedFile,
+    ViewedImage,
+)
 from jianmu.thread.messages import StateMessageStore
+from jianmu.thread.state import (
+    ArtifactsState,
+    DelegationsState,
+    GoalState,
+    MessagesState,
+    PromotedState,
+    RepeatsState,
+    RepliesState,
+    SandboxState,
+    SkillContextState,
+    StructuredState,
+    SummaryState,
+    ThreadDataState,
+    ThreadState,
+    TitleState,
+    TodosState,
+    UploadsState,
+    ViewedImagesState,
+)
+from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
 
-__all__ = ["StateMessageStore"]
+__all__ = [
+    "ArtifactsState",
+    "Delegation",
+    "DelegationsState",
+    "Goal",
+    "GoalState",
+    "LoadedSkill",
+    "MessagesState",
+    "Promoted",
+    "PromotedState",
+    "RepeatsState",
+    "RepliesState",
+    "SandboxRef",
+    "SandboxState",
+    "SkillContextState",
+    "StateMessageStore",
+    "StructuredState",
+    "SummaryState",
+    "ThreadDataState",
+    "ThreadPaths",
+    "ThreadState",
+    "TitleState",
+    "Todo",
+    "TodosState",
+    "UploadedFile",
+    "UploadsState",
+    "ViewedImage",
+    "ViewedImagesState",
+    "catalog_hash",
+    "fork_thread",
+    "give_title",
+    "renamed",
+    "title_of_text",
+]

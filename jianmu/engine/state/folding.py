@@ -199,17 +199,18 @@ class Step:
 
     def _grown(self, new: Items, reducer: Reducer) -> Value:
         """Return the list after an append, without a copy of what was there; MISSING if it would have a key twice."""
-        old, field, limit = self.old, self.field, reducer.limit
-        if not new and old is not None and limit is None and not field.has_functions:
-            return old
-        if type(old) is not Growing:
-            items: Items = list(old or ())
-            old = Growing(items, len(items), field.hint)
+        held, field, limit = self.old, self.field, reducer.limit
+        is_nothing = not new and held is not None and limit is None and not field.has_functions
+        if is_nothing and reducer.key is None:
+            return held
+        old = held if type(held) is Growing else _growing(list(held or ()), field)
         if reducer.key is not None and not _are_new(new, old, reducer.key):
             return MISSING
+        if is_nothing:
+            return held
         grown = old.grown(new)
         if limit is not None and grown.size > limit:
-            grown = Growing(grown.shown()[-limit:], limit, field.hint)
+            grown = _growing(grown.shown()[-limit:], field)
         return self._whole(grown, grown.size)
 
     def _whole(self, value: Growing | ReadOnlyList, size: int) -> Value:
@@ -223,6 +224,8 @@ class Step:
 
     def _remade(self, result: Value, new: Value) -> Value:
         """Return the result of a function of the user's; what was there before, or came in, is not checked again."""
+        if self._is_same(result):
+            return self.old
         refuse_flow(result)
         kind, old = self.field.kind, shown(self.old)
         if kind == "list" and isinstance(result, list):
@@ -248,6 +251,10 @@ class Step:
         if made.keys() != fresh.keys():  # keys were changed by their validators, so their places are not known
             return self._checked(field.full_result, result)
         return self._checked(field.result, ReadOnlyDict({**result, **made}, field.hint))
+
+
+def _growing(items: Items, field: StateField) -> Growing:
+    return Growing(items, len(items), field.hint)
 
 
 def _are_new(items: Items, old: Growing, key: Fn) -> bool:

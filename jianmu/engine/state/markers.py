@@ -1,10 +1,12 @@
 """What a schema says about its fields, what a write says about its value, and the ready reducers.
 
-For each ready reducer an old `None` counts as empty, and a new one as nothing new.
+For each ready reducer an old `None` counts as empty, and a new one as nothing new. A reducer that returns the very
+value that was there has changed nothing.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast, get_args  # Any: a field holds whatever its schema says
 
@@ -155,9 +157,14 @@ def ordered_union(max: int | None = None) -> Reducer:
         max: how many of the newest items are kept.
     """
     limit = _positive(max)
+
+    def fold(old: Items | None, new: Items | None) -> Items:
+        made = _newest(_distinct(_joined(old, new)), limit)
+        return old if old is not None and len(made) == len(old) and all(map(operator.is_, made, old)) else made
+
     return _ready(
         "ordered_union",
-        lambda old, new: _newest(_distinct(_joined(old, new)), limit),
+        fold,
         lambda old, keys: _without(old, keys, lambda item: item),
         said=f"max={max}",
     )
@@ -167,7 +174,7 @@ def merge_map() -> Reducer:
     """Return a reducer for dicts: new keys are added, known ones get their new value in their place."""
 
     def fold(old: Mapping[Value, Value] | None, new: Mapping[Value, Value] | None) -> dict[Value, Value]:
-        return {**(old or {}), **(new or {})}
+        return {**(old or {}), **new} if new else cast("dict[Value, Value]", {} if old is None else old)
 
     def remove(old: Mapping[Value, Value] | None, keys: tuple[Value, ...]) -> dict[Value, Value]:
         kept = dict(old or {})
