@@ -21,6 +21,7 @@ from jianmu.message import Message, human
 from jianmu.model import ModelRequest
 from jianmu.nodes import AskHuman
 from jianmu.prebuilt import delegate, react_agent
+from jianmu.stores import MemoryStore
 from jianmu.testing import ScriptedModel
 from jianmu.tool import Tool, ToolCall
 from tests.conftest import FULL
@@ -105,7 +106,7 @@ class Story:
         """Do what is next."""
         what = step[0]
         if what == "say":
-            await self.until(step[1], lambda: self.agent.run_until_suspend({"messages": [human("go on")]}))
+            await self.until(step[1], lambda: self.say("go on"))
         elif what == "recover" and self.agent.thread_id is not None:
             await self.until(step[1], self.recover)
         elif what == "answer" and self.agent.interaction.pending:
@@ -115,6 +116,10 @@ class Story:
             data = self.agent.dump_checkpoint()
             self.agent = self.make()
             self.agent.load_checkpoint(data)
+
+    async def say(self, text: str) -> Any:
+        """Say something, on the one thread."""
+        return await self.agent.run_until_suspend({"messages": [human(text)]}, thread_id="t")
 
     async def recover(self) -> None:
         """Go on, if there is anything to go on with: a run that was cancelled at once has not begun."""
@@ -150,7 +155,7 @@ class Story:
 
     async def end(self) -> None:
         """Say one more thing, answer all that is asked, and look at the conversation."""
-        outcome = await self.agent.run_until_suspend({"messages": [human("end")]})
+        outcome = await self.say("end")
         while outcome.suspended:
             for question in outcome.suspensions:
                 await self.answer(question, "yes")
@@ -159,9 +164,42 @@ class Story:
         assert self.agent.state.messages[-1].text == "done"
 
 
-async def live(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+class Stored(Story):
+    """The same with a store: a load is another agent on the thread."""
+
+    def __init__(self, replies: list[list[str]]) -> None:
+        self.store = MemoryStore()
+        super().__init__(replies)
+
+    def make(self) -> Agent[Any]:
+        """Return an agent on the store."""
+        made = super().make()
+        made.attach(self.store)
+        return made
+
+    async def do(self, step: tuple[Any, ...]) -> None:
+        """Do what is next, on the thread."""
+        with suppress(UnknownThreadError):
+            if step[0] == "load":
+                self.agent = self.make()
+            else:
+                await self.agent.load("t")
+        await super().do(step if step[0] != "load" else ("nothing",))
+
+    async def end(self) -> None:
+        """End as ever; all calls are paired in the state itself."""
+        await super().end()
+        check(self.agent.state.messages)
+
+
+async def live_stored(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+    """Live through a story with a store."""
+    await live(replies, steps, Stored)
+
+
+async def live(replies: list[list[str]], steps: list[tuple[Any, ...]], kind: type[Story] = Story) -> None:
     """Live through a story."""
-    story = Story(replies)
+    story = kind(replies)
     with anyio.fail_after(20):
         for step in steps:
             await story.do(step)
@@ -188,6 +226,13 @@ def test_requests_are_paired_on_trio() -> None:
         anyio.run(live, replies, steps, backend="trio")
 
     law()
+
+
+@settings(max_examples=400 if FULL else 40)
+@given(REPLIES, st.lists(STEP, max_size=8))
+def test_conversations_in_a_store_are_paired(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
+    """With a store the conversation itself has one result next to each call, whatever has been."""
+    anyio.run(live_stored, replies, steps)
 
 
 @settings(max_examples=60)
