@@ -30,6 +30,7 @@ Dial: TypeAlias = Callable[[Callable[[str], None]], "AbstractAsyncContextManager
 PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between attempts to connect; the last one counts from then on."""
 _AGAIN = 1.0  # seconds until somebody listens again for changes of the list
+_CLOSING = 3.0  # seconds in which a server is told that this client goes
 _PAGES = 1000  # of a list of tools
 
 
@@ -58,6 +59,7 @@ class Link:
         self._calls = Calls(server)
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
+        self._following: anyio.CancelScope | None = None
         self._pauses = iter(PAUSES)
         self._attempts = 0
         self._has_begun = self._is_made = self._is_ending = False
@@ -89,7 +91,10 @@ class Link:
         """Close the connection, and return when it is closed."""
         self._is_ending = True
         self._hurry.set()
-        if self._scope is not None:
+        if self._scope is not None and self._following is not None:
+            self._scope.deadline = anyio.current_time() + _CLOSING
+            self._following.cancel()
+        elif self._scope is not None:
             self._scope.cancel()
         await self._over.wait()
 
@@ -150,7 +155,7 @@ class Link:
                 await self._hold(self._scope)
             except Exception as error:  # noqa: BLE001  # whatever the library raises: there is no connection
                 self._lost(_cause(error))
-        self._client = self._scope = None
+        self._client = self._scope = self._following = None
         self._attempts += not self._is_made
         if not self._is_ending:
             self._log.warning("an MCP server is away", problem=self.problem)
@@ -166,7 +171,9 @@ class Link:
             self.problem = "the connection was lost"
             self._client, self._is_made, self._has_begun = client, True, True
             self._move()
-            await self._follow(client)
+            with anyio.CancelScope() as self._following:
+                await self._follow(client)
+            self._following = None
 
     def _client_of(self, transport: Transport) -> Client:
         from mcp.client import Client  # noqa: PLC0415  # an extra

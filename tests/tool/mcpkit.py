@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -61,6 +62,11 @@ class Phone:
         """Listen no more."""
         self._said.close()
         self._heard.close()
+
+
+def threads() -> list[str]:
+    """Return the threads of connections that are there."""
+    return [one.name for one in threading.enumerate() if one.name.startswith("mcp ")]
 
 
 @asynccontextmanager

@@ -246,9 +246,16 @@ if sys.argv[1] == "http":
     import uvicorn
 
     app = server.streamable_http_app(json_response="json" in sys.argv)
+
+    async def told(scope: Any, receive: Any, send: Any) -> None:
+        """Tell when a client says that it goes."""
+        if scope.get("method") == "DELETE":
+            say("is left")
+        await app(scope, receive, send)
+
     listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
     say(f"listens {listener.getsockname()[1]}")
-    uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(told, log_level="error")).run(sockets=[listener])
 else:
     os.write(1, f"{os.environ.get('GREETING', '')}\n".encode())  # against the protocol
     server.run("stdio")

@@ -13,7 +13,7 @@ import pytest
 
 from jianmu.errors import MissingExtraError, SetupError
 from jianmu.tool import ImagePart, TextPart, Toolbox, ToolCall, mcp_http, mcp_stdio
-from tests.tool.mcpkit import PATIENCE, call, phone, stdio
+from tests.tool.mcpkit import PATIENCE, call, phone, stdio, threads
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +45,7 @@ async def test_a_box_is_opened_and_closed_by_different_tasks() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(box.close)
         await line.hears("server add", "server gone")
+        assert threads() == []
         with pytest.raises(SetupError, match="the box of the MCP server 'server' is closed"):
             await call(box, "add", a=1, b=2)
 
@@ -227,6 +228,22 @@ async def test_opening_can_be_cancelled() -> None:
             await line.hears("x runs")
             group.cancel_scope.cancel()
         await line.hears("x gone")
+        assert threads() == []
+
+
+async def test_a_box_that_is_opened_in_vain_can_be_opened_again() -> None:
+    """Neither a cancellation nor a server that is away leaves anything in the box."""
+    async with phone() as line:
+        box = stdio(line)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await box.open()
+        assert threads() == []
+        async with box:
+            assert (await call(box, "add", a=1, b=1)).content == "2"
+        async with box:
+            assert (await call(box, "add", a=2, b=1)).content == "3"
+        assert threads() == []
 
 
 async def test_without_the_extra_the_line_to_install_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

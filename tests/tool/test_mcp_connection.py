@@ -160,6 +160,14 @@ async def test_the_list_of_a_server_behind_an_address_is_followed(mode: str) -> 
                 await anyio.lowlevel.checkpoint()
 
 
+async def test_a_server_behind_an_address_is_told_that_its_client_goes() -> None:
+    """A server that keeps something for a client can let it go when the box is closed."""
+    async with phone() as line, http_server(line) as (url, _):
+        async with http(url, mode="legacy") as box:
+            assert (await call(box, "add", a=1, b=2)).content == "3"
+        await line.hears("web add", "web is left")
+
+
 async def test_headers_are_sent_and_shown_to_nobody() -> None:
     """What proves who calls goes with each request, newly made if a function makes it, and is in no text."""
     seen: list[str] = []
