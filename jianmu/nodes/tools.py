@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple  # Any: functions of the user's, and JSON
+from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
 import anyio
 from py_trees.common import Status
@@ -70,6 +70,8 @@ class ToolExecutor(AsyncNode):
         approval: `assignee` and `expires` of the questions.
     """
 
+    can_be_late: ClassVar[bool] = True
+
     def __init__(
         self,
         name: str | None = None,
@@ -90,17 +92,20 @@ class ToolExecutor(AsyncNode):
         self._on_unknown: OnUnknown = on_unknown
         self._approvals = Approvals(remember, approval or {})
         self._turn = Turn()
+        self._opened = 0
 
     def on_bound(self) -> None:
         """Refuse a state without a conversation."""
         conversation.require(self.context.manager, self.context.path)
 
     async def open(self) -> None:
-        """Open the box."""
+        """Open the box for as long as the tree is open."""
         await self.tools.open()
+        self._opened += 1
 
     async def close(self) -> None:
         """Close the box."""
+        self._opened -= 1
         await self.tools.close()
 
     def initialise(self) -> None:
@@ -130,7 +135,13 @@ class ToolExecutor(AsyncNode):
     # The work
 
     async def update_async(self) -> Status:
-        """Carry out what has no result yet."""
+        """Carry out what has no result yet; a node that was put in late opens its box for that."""
+        if self._opened:
+            return await self._work()
+        async with self.tools:
+            return await self._work()
+
+    async def _work(self) -> Status:
         turn = self._turn = self._turn.again()
         wishes = {place: wish for place in turn.due(self.context) if (wish := self._wish(turn, place)) is not None}
         verdicts = await self._decided(turn, wishes)

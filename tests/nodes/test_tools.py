@@ -17,7 +17,7 @@ from jianmu.engine.limits import Limits
 from jianmu.engine.request import Request
 from jianmu.errors import RunError, SetupError, SwallowedSuspensionError
 from jianmu.message import Message, TextPart, ai, human, tool_result
-from jianmu.nodes import Parallel, Sequence
+from jianmu.nodes import ForEach, Parallel, Sequence
 from jianmu.nodes.tools import ToolExecutor
 from jianmu.stores import SQLiteStore
 from jianmu.tool import Tool, Toolbox, ToolCall
@@ -168,6 +168,28 @@ async def test_the_box_is_open_while_the_tree_is() -> None:
 
     agent = Agent(ToolExecutor("act", tools=Box(note)), Talk)
     await agent.run({"messages": [ai("", tool_calls=[ToolCall(id="1", name="note")])]})
+    assert seen == ["open", "call", "close"]
+
+
+async def test_an_executor_may_be_put_in_late() -> None:
+    """One that a ForEach builds opens its box for its work."""
+    seen: list[str] = []
+
+    class Box(Toolbox):
+        async def start(self) -> None:
+            seen.append("open")
+
+        async def stop(self) -> None:
+            seen.append("close")
+
+    def note() -> str:
+        """Note."""
+        seen.append("call")
+        return ""
+
+    tree = ForEach("each", lambda _item, _place: ToolExecutor("act", tools=Box(note)), over=[1])
+    agent = Agent(tree, Talk)
+    assert await agent.run({"messages": [ai("", tool_calls=[ToolCall(id="1", name="note")])]}) is SUCCESS
     assert seen == ["open", "call", "close"]
 
 
