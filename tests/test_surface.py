@@ -10,7 +10,7 @@ import py_trees
 import pytest
 
 import jianmu
-from jianmu import errors, nodes
+from jianmu import errors, nodes, prebuilt
 
 CORE = [
     "Agent",
@@ -68,7 +68,11 @@ MODELS = [
     "RequestProjection",
     "Reminders",
     "ContextBudget",
+    "Delegate",
+    "DelegateExecutor",
+    "acting",
 ]
+READY = ["ReActState", "ReflexionState", "Review", "delegate", "react", "react_agent", "reflexion"]
 MESSAGES = ["Message", "human", "ai", "system", "tool_result"]
 ERRORS = [name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)]
 ASKING = ["AskHuman", "Choose", "WaitFor", "Approve"]
@@ -101,6 +105,11 @@ def test_what_asks_models_is_with_the_nodes() -> None:
     """The nodes that ask models and call tools come from their folder, and are not at the top."""
     assert set(MODELS) - set(nodes.__all__) == set()
     assert set(MODELS) & set(jianmu.__all__) == set()
+
+
+def test_the_ready_trees_have_their_names() -> None:
+    """The trees and their schemas come from `jianmu.prebuilt`."""
+    assert prebuilt.__all__ == READY
 
 
 def test_the_top_has_no_name_of_a_folder() -> None:
