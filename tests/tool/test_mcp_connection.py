@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,29 +83,36 @@ async def test_a_process_that_ignores_sigterm_is_killed_with_its_group() -> None
         await line.hears("server gone", "child gone")
 
 
-async def test_the_process_ends_when_nobody_closes_the_box() -> None:
-    """Where the program ends without closing anything, its servers end too."""
-    code = """
-import os, sys, anyio
+ABANDONED = """
+import os, signal, sys, anyio
 from jianmu.tool import mcp_stdio, ToolCall
 
 async def main():
-    env = {"PHONE": sys.argv[2], "NAME": "server"}
-    box = mcp_stdio(sys.executable, [sys.argv[1], "stdio"], env=env)
+    _, program, port, tool, end = sys.argv
+    box = mcp_stdio(sys.executable, [program, "stdio"], env={"PHONE": port, "NAME": "server"})
     await box.open()
-    await box.get("be_stubborn").call(ToolCall(id="1", name="be_stubborn"))
-    sys.exit(3)
+    await box.get(tool).call(ToolCall(id="1", name=tool, arguments={"a": 1, "b": 1} if tool == "add" else {}))
+    sys.exit(3) if end == "exit" else os.kill(os.getpid(), signal.SIGKILL)
 
 anyio.run(main)
 """
 
-    async with phone() as line:
-        import sys
 
+@pytest.mark.parametrize(
+    ("tool", "end", "words"),
+    [
+        ("be_stubborn", "exit", ["child there", "server gone", "child gone"]),
+        ("add", "kill", ["server add", "server gone"]),
+    ],
+)
+async def test_the_process_ends_when_nobody_closes_the_box(tool: str, end: str, words: list[str]) -> None:
+    """Where the program exits without closing anything its servers are killed; when it is killed they see it."""
+    async with phone() as line:
+        command = [sys.executable, "-c", ABANDONED, PROGRAM, str(line.port), tool, end]
         with anyio.fail_after(PATIENCE):
-            done = await anyio.run_process([sys.executable, "-c", code, PROGRAM, str(line.port)], check=False)
-        assert done.returncode == 3, done.stderr
-        await line.hears("server runs", "child there", "server gone", "child gone")
+            done = await anyio.run_process(command, check=False)
+        assert done.returncode == (3 if end == "exit" else -9), done.stderr
+        await line.hears("server runs", *words)
 
 
 # By HTTP
