@@ -132,8 +132,19 @@ class Delegate(Tool):
         self.nodes, self.result = tuple(nodes), result
 
     def input_of(self, call: ToolCall) -> Mapping[str, Any]:
-        """Return what goes into the inner state for a call whose arguments fit."""
-        return self.fn(**self._read(call))
+        """Return what goes into the inner state for a call.
+
+        Raises:
+            ValueError: the arguments do not fit; the text is for the model.
+        """
+        values = self._read(call)
+        try:
+            return self.fn(**values)
+        except _GOES_UP:
+            raise
+        except Exception as error:  # noqa: BLE001  # as with every tool: what it raises is its result
+            problem = f"'{self.name}' failed: {type(error).__name__}: {error}"
+        raise ValueError(problem)
 
     async def call(self, call: ToolCall, *, context: NodeContext | None = None, deps: Any = None) -> ToolResult:
         """Refuse to be called as a plain tool."""
@@ -146,7 +157,11 @@ class Delegate(Tool):
             return CallOutcome(content=f"'{self.name}' failed: {reason}", is_error=True)
         state, result = node.inner_state, self.result
         value = result(state.get()) if callable(result) else state.read(result)
-        return CallOutcome(content=cut(content_of("" if value is None else value), self.max_result_chars))
+        try:
+            return CallOutcome(content=cut(content_of("" if value is None else value), self.max_result_chars))
+        except ValueError as error:
+            problem = f"'{self.name}' was carried out, but its result cannot be shown: {error}."
+        return CallOutcome(content=problem, is_error=True)
 
 
 def do_task(
@@ -259,11 +274,12 @@ class DelegateExecutor(Branch):
             if not isinstance(tool, Delegate) or node not in tool.nodes:
                 continue
             self._waiting.remove(work)
-            problem = tool.check(work.call)
-            if problem is not None:
-                turn.fail(work.place, problem)
+            try:
+                node.given = tool.input_of(work.call)
+            except ValueError as error:
+                turn.fail(work.place, str(error))
                 continue
-            node.given, self._busy[place] = tool.input_of(work.call), work
+            self._busy[place] = work
             turn.begun.add(work.place)
             call = work.call
             self._calls.context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))

@@ -199,6 +199,26 @@ async def test_arguments_that_do_not_fit() -> None:
     assert scene.told[1] == ("b", "b/1", False)
 
 
+async def test_a_function_of_the_arguments_that_raises() -> None:
+    """What it raises is the result; the tree is not run."""
+
+    def picky(topic: str) -> dict[str, Any]:
+        """Refuse."""
+        raise KeyError(topic)
+
+    scene = Scene(call("a"), call("b", "fine"), tools=[looks(arguments=picky), looks("fine")])
+    assert (await scene.run()).status is SUCCESS
+    assert scene.told == [("a", "'look' failed: KeyError: 'a'", True), ("b", "b/1", False)]
+
+
+async def test_a_result_that_has_no_json_form() -> None:
+    """The result says that the call was carried out."""
+    scene = Scene(call("a"), tools=[looks(result=lambda _: object())])
+    await scene.run()
+    text = "'look' was carried out, but its result cannot be shown: object has no JSON form."
+    assert scene.told == [("a", text, True)]
+
+
 def asks() -> Behaviour:
     """Return a tree that asks a person."""
     return AskHuman("ask", message=lambda state: f"{state.topic}?", into="answer")
