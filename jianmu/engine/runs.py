@@ -106,6 +106,7 @@ class Runs(Entries[S]):
             return await self.go_on(call, until_suspend=until_suspend)
         if not isinstance(told, dict):
             return End(Status.RUNNING, is_suspended=self._session.standing == "suspended")
+        await self._rest()
         outcome = Outcome.of_json(told)
         return End(outcome.status, outcome=outcome)
 
@@ -124,10 +125,14 @@ class Runs(Entries[S]):
             return await self._drive(partial(self._begin_again, call), call, until_suspend)
         if self._has_queued():
             return await self._drive(partial(self._begin_queued, call), call, until_suspend)
-        holding = self._session.holding
-        if holding is not None and holding.is_due:  # nothing is left to do, and who drives threads is to know it
-            await self._session.close("end")
+        await self._rest()
         return End(self._session.result)
+
+    async def _rest(self) -> None:
+        """Have a thread that has ended, and in which nothing waits, be due no longer."""
+        holding, is_over = self._session.holding, self._session.standing not in UNFINISHED
+        if holding is not None and holding.is_due and is_over and not self._has_queued():
+            await self._session.close("end")
 
     async def _begin_again(self, call: Call) -> None:
         self._is_refused = False

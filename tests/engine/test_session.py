@@ -184,17 +184,21 @@ async def test_answers_of_a_live_run_are_kept_before_they_are_used(any_store: St
 @each_store
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("is_again", [True, False])
 async def test_a_thread_that_has_ended_is_due_to_nobody_once_it_was_looked_at(
-    any_store: Stores, is_loaded: bool
+    any_store: Stores, is_loaded: bool, is_again: bool
 ) -> None:
     """Killed between its end and its last look at the mail it stays due; whoever drives finds nothing to do, once."""
     mine, reader = Agent(seq("main", Note("n", [])), Desk, store=any_store()), any_store.reader()
-    assert await mine.run(thread_id="t1") is SUCCESS
+    assert await mine.run(thread_id="t1", input_id="once") is SUCCESS
     late = "UPDATE threads SET mail = mail + 1, wake_at = 1.0 WHERE thread_id = ?"
     await reader.call("write", lambda say: say(late, ("t1",)) and None)
     assert await reader.due() == ["t1"]
     driver = Agent(seq("main", Note("n", [])), Desk, store=any_store()) if is_loaded else mine
-    assert (await driver.recover("t1")).status is SUCCESS
+    if is_again:
+        assert await driver.run(thread_id="t1", input_id="once") is SUCCESS
+    else:
+        assert (await driver.recover("t1")).status is SUCCESS
     assert (await reader.due(), (await reader.show("t1")).run) == ([], 1)
 
 
