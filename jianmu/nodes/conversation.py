@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast  # Any: the value of a field, of the user's schema
 
 from jianmu.engine.context import NodeContext
@@ -31,12 +31,18 @@ def messages_of(context: NodeContext) -> Sequence[Message]:
     return cast("Sequence[Message] | None", context.manager.read(FIELD)) or ()
 
 
-def append(context: NodeContext, new: Sequence[Message]) -> None:
-    """Write messages to the end of the conversation: one write, in the name of the node."""
+def append(context: NodeContext, new: Sequence[Message], more: Mapping[str, Any] | None = None) -> None:
+    """Write messages to the end of the conversation, and more fields, in the name of the node; one write if it can be.
+
+    A conversation without a reducer is a write of its own.
+    """
+    fields = dict(more or {})
     if context.manager.has_reducer(FIELD):
-        context.write_state({FIELD: [*new]})
+        fields[FIELD] = [*new]
     else:
         context.transform_field(FIELD, lambda old: [*(old or ()), *new])
+    if fields:
+        context.write_state(fields)
 
 
 def counted(context: NodeContext, used: Usage) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from jianmu.engine.journal import OnUnknown
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.suspend import Suspended, is_suspension
 from jianmu.errors import OutcomeUnknownError, SetupError
-from jianmu.message import Usage
 from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
@@ -143,7 +142,8 @@ class ToolExecutor(AsyncNode):
 
     async def _work(self) -> Status:
         turn = self._turn = self._turn.again()
-        wishes = {place: wish for place in turn.due(self.context) if (wish := self._wish(turn, place)) is not None}
+        due, tools = turn.due(self.context), with_skills(self, self.tools)
+        wishes = {place: wish for place in due if (wish := self._wish(turn, place, tools)) is not None}
         verdicts = await self._decided(turn, wishes)
         work: list[Work] = []
         for place, verdict in verdicts.items():
@@ -159,14 +159,10 @@ class ToolExecutor(AsyncNode):
     def _finish(self, turn: Turn) -> None:
         """Write the results, and what the thread has used."""
         turn.append(self.context)
-        used = conversation.counted(self.context, Usage(tool_calls=len(turn.counted)))
-        if used and turn.counted:
-            self.write_state(used)
 
-    def _wish(self, turn: Turn, place: int) -> Wish | None:
+    def _wish(self, turn: Turn, place: int, tools: Toolbox) -> Wish | None:
         """Return a call with its tool, or None where it has its result already: it cannot be carried out."""
         call = turn.calls[place]
-        tools = with_skills(self, self.tools)
         tool = tools.get(call.name)
         if any(other.id == call.id for other in turn.calls[:place]):
             text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."

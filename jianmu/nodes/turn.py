@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from jianmu.engine.context import NodeContext
 from jianmu.engine.events import ToolReturned
 from jianmu.engine.questions import digest
-from jianmu.message import tool_result
+from jianmu.message import Usage, tool_result
 from jianmu.nodes import conversation
 from jianmu.tool.types import Content, ToolCall
 
@@ -85,7 +85,7 @@ class Turn:
         return outcome
 
     def append(self, context: NodeContext) -> None:
-        """Write the results that are not in the conversation yet: one write, in the order of the calls."""
+        """Write the results that are not in the conversation yet, in the order of the calls; count what was used."""
         due = [place for place in self.due(context) if place in self.outcomes]
         made = [(self.calls[place], self.outcomes[place]) for place in due]
         for place in due if context.run.events.is_heard else ():
@@ -94,7 +94,8 @@ class Turn:
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=True))
         if made:
             results = [tool_result(call.id, one.content, is_error=one.is_error) for call, one in made]
-            conversation.append(context, results)
+            used = conversation.counted(context, Usage(tool_calls=len(self.counted))) if self.counted else None
+            conversation.append(context, results, used)
 
     def close(self, context: NodeContext) -> None:
         """Give each call a result that has none: what is known of it."""

@@ -288,6 +288,7 @@ async def test_calls_of_delegates_count() -> None:
     scene = Scene(call("a"), call("b"), tools=[looks()])
     assert (await scene.run(limits=Limits(tool_calls=1))).limit == "tool_calls"
     assert (await scene.agent.recover(limits=Limits(tool_calls=2))).status is SUCCESS
+    assert scene.agent.state.usage.tool_calls == 2
 
 
 async def test_halted_delegates_have_results() -> None:
