@@ -27,6 +27,7 @@ from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Tool
+from jianmu.tool.toolbox import Toolbox
 from jianmu.tool.types import Content, TextPart, ToolCall
 
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
