@@ -89,6 +89,7 @@ class Runs(Entries[S]):
         holding = self._session.holding
         if holding is not None:
             holding.inputs.begin(call.input_id, self._context.run)
+            holding.recording.thaw()  # where the run before was cut short, its position was kept until now
             await holding.flush("input", has_to_last=True)
 
     async def _known(self, call: Call, until_suspend: bool) -> End | None:
@@ -148,6 +149,7 @@ class Runs(Entries[S]):
         self._begin_run(call)
         self._runner.manager.reset_run_fields()
         self._session.holding.inputs.begin(None, self._context.run)
+        self._session.holding.recording.thaw()
         self._session.holding.inputs.apply(self._runner.manager, self._context.run)
 
     async def _begin_after_mail(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from py_trees.behaviour import Behaviour
 
 from jianmu.agent import Agent
 from jianmu.engine.events import RunEnded, RunStarted
@@ -115,6 +117,34 @@ async def test_a_thread_that_has_refused_an_input_stands_as_it_did(store: HopSto
         agent.state_manager.update({"note": "edited"})
         await agent.save()
         assert (await store.stands("t"), await store.due()) == (("finished", False), [])
+
+
+@pytest.mark.parametrize("fault", ["raises", "halts"])
+async def test_a_run_after_one_that_was_cut_short_has_its_position_kept(store: HopStore, fault: str) -> None:
+    """In the same process: its question is answered elsewhere, and nothing that was done is done again."""
+
+    async def breaks(node: DoAsync) -> None:
+        if node.read_state().note == "raises":
+            raise ValueError
+        if node.read_state().note == "halts":
+            agent.halt()
+            await anyio.sleep_forever()
+
+    def tree() -> Behaviour:
+        return seq("s", DoAsync("breaks", breaks), Note("done", done), ask("q"))
+
+    done: list[str] = []
+    agent = Agent(tree(), Desk, store=store)
+    with anyio.fail_after(WITHIN):
+        with suppress(ValueError):
+            await agent.run({"note": fault}, thread_id="t")
+        assert (await store.stands("t"))[0] == "interrupted"
+        assert (await agent.run_until_suspend({"note": ""}, on_new_input="withdraw")).suspended
+        position = (await store.show("t")).position
+        assert position["s/q"] == "RUNNING"
+        other = Agent(tree(), Desk, store=store.again())
+        assert (await other.resume("x", thread_id="t")).status is SUCCESS
+    assert done == ["done"]
 
 
 async def test_what_could_not_be_saved_is_in_no_other_thread(store: HopStore) -> None:
