@@ -55,10 +55,13 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together; a cost that one of them does not know is left out."""
-        costs = [one.cost for one in (self, other) if one.cost is not None]
-        counted = [name for name in Usage.model_fields if name != "cost"]
-        sums = {name: getattr(self, name) + getattr(other, name) for name in counted}
-        return Usage(**sums, cost=sum(costs) if costs else None)
+        mine, theirs = self.__dict__, other.__dict__
+        sums = {name: mine[name] + theirs[name] for name in _COUNTED}
+        known = self.cost is not None or other.cost is not None
+        return Usage(**sums, cost=(self.cost or 0) + (other.cost or 0) if known else None)
+
+
+_COUNTED = tuple(name for name in Usage.model_fields if name != "cost")
 
 
 class Message(BaseModel):

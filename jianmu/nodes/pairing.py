@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from jianmu.message import Message, tool_result
+from jianmu.tool.types import ToolCall
 
 LOST = "This call was cut off: it has no result, and whether it took effect is not known."
 
@@ -44,15 +45,21 @@ def _is_paired(messages: Sequence[Message]) -> bool:
         if awaited or message.role == "tool":
             return False
         if message.tool_calls:
-            awaited = [call.id for call in reversed(message.tool_calls)]
-            if not _are_new(awaited, taken):
+            awaited = _taken(message.tool_calls, taken)
+            if not awaited:
                 return False
-            taken.update(awaited)
     return not awaited
 
 
-def _are_new(ids: Sequence[str], taken: set[str]) -> bool:
-    return "" not in ids and len({*ids}) == len(ids) and taken.isdisjoint(ids)
+def _taken(calls: Sequence[ToolCall], taken: set[str]) -> list[str]:
+    """Return the ids of calls, the last one first, which are taken then; none if one of them is empty or was taken."""
+    ids: list[str] = []
+    for call in calls:
+        if not call.id or call.id in taken:
+            return []
+        taken.add(call.id)
+        ids.insert(0, call.id)
+    return ids
 
 
 def with_own_ids(message: Message, taken: set[str]) -> Message:
