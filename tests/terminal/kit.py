@@ -23,7 +23,7 @@ from jianmu.terminal.conversation import Conversation
 from jianmu.terminal.prompt import Prompt
 
 Script = Callable[["Says"], Awaitable[Any]]
-SECONDS = 20
+SECONDS = 60
 
 
 class Talk(BaseModel):

@@ -19,4 +19,4 @@ def quick() -> Agent[Any]:
 
 def slow() -> Agent[Any]:
     """The scripted assistant, with long pauses."""
-    return scripted_agent(0.2)
+    return scripted_agent(0.1)

@@ -18,7 +18,7 @@ from jianmu.message import Message, human, tool_result
 from jianmu.stores import MemoryStore
 from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView
 from jianmu.tool.types import ToolCall
-from tests.terminal.kit import Says, agent_of, endless, screen_of, until
+from tests.terminal.kit import Says, agent_of, echo, endless, screen_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -151,15 +151,6 @@ async def test_an_approval() -> None:
 """)
 
 
-async def test_nothing_has_the_focus_when_a_question_comes_up() -> None:
-    """Keys that were meant for the prompt answer nothing."""
-    async with screen_of(agent_of(paying)) as screen:
-        await screen.say("pay")
-        await screen.press("enter", "y", "space", "x", "enter")
-        assert screen.talk.questions
-        assert screen.app.screen.focused is None
-
-
 async def test_approving_with_other_arguments() -> None:
     """What is no JSON object is refused in the dialog; what is one goes to the tool instead."""
     async with screen_of(agent_of(paying)) as screen:
@@ -192,26 +183,21 @@ async def test_rejecting_with_a_message() -> None:
         assert screen.shows("│ False None too much True")
 
 
-async def test_arguments_that_were_not_touched_are_not_sent_as_edited() -> None:
-    """Approved is what was shown."""
+async def test_a_question_waits_until_somebody_turns_to_it() -> None:
+    """Keys meant for the prompt answer nothing; Escape puts it off, Ctrl-R brings it back, Ctrl-Y approves."""
     async with screen_of(agent_of(paying)) as screen:
         await screen.say("pay")
-        await screen.press("ctrl+y")
+        await screen.press("enter", "y", "space", "enter")
+        assert screen.talk.questions
+        assert screen.app.screen.focused is None
+        await screen.press("escape")
+        assert screen.shows('? pay  amount=40, to="Ada"  waits for your approval (Ctrl-R)')
+        assert screen.shows("? 1 question waits")
+        await screen.press("ctrl+r", "ctrl+y")
         await until(lambda: not screen.talk.is_on)
         await screen.look()
         assert screen.shows("✓ pay")
         assert screen.shows("│ True None None False")
-
-
-async def test_a_question_that_is_put_off_is_found_again() -> None:
-    """Escape closes the dialog and leaves the question; Ctrl-R brings it back."""
-    async with screen_of(agent_of(paying)) as screen:
-        await screen.say("pay")
-        await screen.press("escape")
-        assert screen.shows('? pay  amount=40, to="Ada"  waits for your approval (Ctrl-R)')
-        assert screen.shows("? 1 question waits")
-        await screen.press("ctrl+r")
-        assert screen.shows("Approve")
 
 
 async def test_a_question_that_is_answered_elsewhere_goes_away() -> None:
@@ -339,11 +325,11 @@ async def test_ctrl_c_stops_what_is_streamed() -> None:
         await screen.look()
         assert screen.shows("Well, let me think")
         assert screen.shows("Stopped. What the model was saying is not part of the conversation.")
-        node.script = reply
+        node.script = echo
         await screen.press("enter")
         await until(lambda: not screen.talk.is_on)
         await screen.look()
-        assert screen.shows("Some words and:")
+        assert screen.shows("You said: ")
 
 
 async def test_ctrl_c_quits_at_the_second_time_only() -> None:
@@ -421,11 +407,11 @@ async def test_ctrl_g_goes_on_with_what_was_cut_short() -> None:
         await until(lambda: len(screen.talk.transcript.blocks) == 2 or screen.talk.drain())
         await screen.press("ctrl+c")
         await until(lambda: not screen.talk.is_on)
-        node.script = reply
+        node.script = echo
         await screen.press("ctrl+g")
         await until(lambda: not screen.talk.is_on)
         await screen.look()
-        assert screen.shows("Some words and:")
+        assert screen.shows("You said: ")
         await screen.press("ctrl+g")
         await until(lambda: not screen.talk.is_on)
         await screen.look()

@@ -10,6 +10,8 @@ import pytest
 
 from jianmu.cli import chat as command
 from jianmu.cli import main
+from jianmu.errors import SetupError
+from jianmu.model import ChatModel
 from tests.cli.command import Terminal
 
 HERE = Path(__file__).parent
@@ -71,18 +73,42 @@ def test_an_agent_without_a_conversation_is_refused(tmp_path: Path, capsys: pyte
     assert not place.exists()
 
 
+class Keyless(ChatModel):
+    """A model whose key is missing, as is found when it is opened."""
+
+    name = "openai:gpt-6-luna"
+
+    async def open(self) -> None:
+        """Find nothing."""
+        raise SetupError("Set the `OPENAI_API_KEY` environment variable. To try Pydantic AI without one, do that")
+
+
 @pytest.mark.usefixtures("at_terminal")
 def test_a_model_without_a_key_is_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is missing, the three ways, and an offer; who declines it is done."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(command, "lookup", lambda _: Keyless())
     monkeypatch.setattr("builtins.input", lambda prompt: "n" if "[Y/n]" in prompt else "")
     assert main(["chat", "--model", "openai:gpt-6-luna"]) == 2
     out = capsys.readouterr().out
-    assert out.startswith("SetupError: model 'openai:gpt-6-luna': Set the `OPENAI_API_KEY` environment variable")
+    assert out.startswith("SetupError: Set the `OPENAI_API_KEY` environment variable.\n\nThere are three ways")
     for way in ("--model anthropic:", "--model ollama:", "'openai_compatible:http://", "jianmu chat module:agent"):
         assert way in out
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_a_name_that_is_none_is_explained_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The form of a model's name stands in the error; the end of the input declines the offer."""
+
+    def ended(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ended)
+    assert main(["chat", "--model", "gpt"]) == 2
+    assert capsys.readouterr().out.startswith("SetupError: a model is named 'provider:model'")
 
 
 def test_without_anything_it_offers_the_scripted_assistant(tmp_path: Path) -> None:
@@ -105,8 +131,8 @@ def test_without_anything_it_offers_the_scripted_assistant(tmp_path: Path) -> No
         assert "go on with this chat: jianmu chat --model scripted --thread chat-" in terminal.shown
 
 
-def test_ctrl_c_stops_what_is_said_and_a_term_signal_ends_the_chat(tmp_path: Path) -> None:
-    """Ctrl-C ends the turn only; SIGTERM leaves a terminal that works."""
+def test_a_chat_that_was_killed_at_a_question_is_opened_at_it(tmp_path: Path) -> None:
+    """Ctrl-C ends a turn only; the next one dies at its question, which is there again; SIGTERM ends the chat."""
     with chatting("talkers:slow", "--thread", "t1", folder=tmp_path) as terminal:
         terminal.expect("ready")
         terminal.type("hello\r")
@@ -114,22 +140,15 @@ def test_ctrl_c_stops_what_is_said_and_a_term_signal_ends_the_chat(tmp_path: Pat
         terminal.type("\x03")
         terminal.expect("Stopped.")
         terminal.expect("ready")
-        os.kill(terminal.process.pid, signal.SIGTERM)
-        terminal.end()
-        assert terminal.raw.rfind(ALTERNATE[1]) > terminal.raw.rfind(ALTERNATE[0])
-        assert not terminal.has_children()
-
-
-def test_a_chat_that_was_killed_at_a_question_is_opened_at_it(tmp_path: Path) -> None:
-    """The conversation and the question are there again, and the answer is taken."""
-    with chatting("talkers:quick", "--thread", "t1", folder=tmp_path) as terminal:
-        terminal.expect("ready")
         terminal.type("book a table\r")
         terminal.expect("At what time?")
         os.kill(terminal.process.pid, signal.SIGKILL)
         terminal.end()
-    with chatting("talkers:quick", "--thread", "t1", folder=tmp_path) as terminal:
+    with chatting("talkers:slow", "--thread", "t1", folder=tmp_path) as terminal:
         terminal.expect("At what time?")
         terminal.type("\t\x1b[B \x19")
         terminal.expect("In whose name?")
-        assert end(terminal) == 0
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        terminal.end()
+        assert terminal.raw.rfind(ALTERNATE[1]) > terminal.raw.rfind(ALTERNATE[0])
+        assert not terminal.has_children()
