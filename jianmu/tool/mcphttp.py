@@ -23,10 +23,10 @@ Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 
 CONNECT = 30.0
 """Seconds in which a connection has to be made, or a request written; how long a reply may take is the call's own."""
-_SESSION = "mcp-session-id"
-_NOT_FOUND = 404
 MAX_EVENT = 256 * 1024 * 1024
 """Bytes that one event of a server may have."""
+_SESSION = "mcp-session-id"
+_NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ def _client_class() -> Callable[..., httpx2.AsyncClient]:
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
             """Return the reply, or one that says what went wrong."""
-            request.headers.update(_headers(self._address))
+            try:
+                request.headers.update(_headers(self._address))
+            except Exception as error:  # noqa: BLE001  # the user's own function runs here
+                return _failed(request, NOT_SENT, LookupError(f"headers() raised {type(error).__name__}"))
             try:
                 response = await super().send(request, **options)
                 if response.status_code == _NOT_FOUND and _SESSION in request.headers:
@@ -75,7 +78,7 @@ def _client_class() -> Callable[..., httpx2.AsyncClient]:
                     await response.aread()
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 return _failed(request, NOT_SENT, error)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 return _failed(request, _closed(), error)
             return response
 

@@ -208,6 +208,18 @@ async def test_headers_are_sent_and_shown_to_nobody() -> None:
     assert "the MCP server 'web' cannot be reached" in str(raised.value)
 
 
+async def test_headers_that_cannot_be_had_are_told_of() -> None:
+    """A function for headers that raises makes a request that is not sent; its own words stay here."""
+
+    def headers() -> dict[str, str]:
+        raise OSError("no token at secret-place")
+
+    async with phone() as line, http_server(line) as (url, _):
+        with pytest.raises(SetupError) as raised:
+            await http(url, headers=headers).open()
+        assert str(raised.value) == "the MCP server 'web' cannot be reached: MCPError: headers() raised OSError"
+
+
 async def test_nobody_behind_an_address_is_a_setup_error() -> None:
     """An address where nobody listens is found when the box is opened."""
     async with phone() as line:
