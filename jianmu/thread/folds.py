@@ -25,7 +25,7 @@ def replace_todos(old: list[Todo] | None, new: list[Todo] | None) -> list[Todo] 
 
 def promote(old: Promoted | None, new: Promoted | None) -> Promoted | None:
     """Return the names of both, of one catalogue; those of another catalogue go."""
-    if new is None or (old is not None and new == old):
+    if new is None:
         return old
     if old is None or old.catalog_hash != new.catalog_hash:
         return new

@@ -15,8 +15,11 @@ from jianmu.engine.state import StateChange, StateManager
 from jianmu.errors import StateWriteError
 from jianmu.thread import ThreadState
 from jianmu.thread.folds import MAX_DELEGATIONS, MAX_SKILLS
+from tests.conftest import FULL
 
 Updates = Sequence[Any]
+
+MORE = 10 if FULL else 1
 
 names = st.sampled_from("abcdef")
 texts = st.text(max_size=4)
@@ -96,7 +99,7 @@ def after(field: str, updates: Updates, stored: dict[str, Any] | None = None) ->
 
 
 @pytest.mark.parametrize("field", writes)
-@settings(max_examples=25)
+@settings(max_examples=12 * MORE)
 @given(data=st.data())
 def test_a_write_repeated_changes_nothing(field: str, data: st.DataObject) -> None:
     """The same write twice is the same as once."""
@@ -104,8 +107,22 @@ def test_a_write_repeated_changes_nothing(field: str, data: st.DataObject) -> No
     assert after(field, [*before, last, last]) == after(field, [*before, last])
 
 
+@pytest.mark.parametrize("field", ["sandbox", "artifacts", "promoted", "delegations", "skill_context"])
+@settings(max_examples=10 * MORE)
+@given(data=st.data())
+def test_what_is_known_already_wakes_nothing(field: str, data: st.DataObject) -> None:
+    """A repeated write leaves the very value that was there."""
+    manager = fresh()
+    *before, last = data.draw(st.lists(writes[field], min_size=1, max_size=4))
+    for update in (*before, last):
+        manager.update({field: update})
+    held = manager.read(field)
+    manager.update({field: last})
+    assert manager.read(field) is held
+
+
 @pytest.mark.parametrize("field", entries)
-@settings(max_examples=40)
+@settings(max_examples=20 * MORE)
 @given(data=st.data())
 def test_entries_may_be_split_into_writes_in_any_way(field: str, data: st.DataObject) -> None:
     """One write of many entries is the same as many writes of one, and as anything between."""
@@ -116,7 +133,7 @@ def test_entries_may_be_split_into_writes_in_any_way(field: str, data: st.DataOb
     assert after(field, [given[:cut], given[cut:]]) == whole
 
 
-@settings(max_examples=40)
+@settings(max_examples=20 * MORE)
 @given(st.lists(st.dictionaries(names, images, max_size=3), max_size=4))
 def test_images_may_be_split_into_writes_in_any_way(given: list[dict[str, Any]]) -> None:
     """Images written key by key are the same as written together: the newest by key, in the place of the first."""
@@ -129,7 +146,7 @@ def test_images_may_be_split_into_writes_in_any_way(given: list[dict[str, Any]])
         assert (found, list(found)) == (merged, list(merged))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20 * MORE)
 @given(st.lists(st.lists(names, max_size=4), max_size=5))
 def test_artifacts_of_parallel_writers_are_all_there(given: list[list[str]]) -> None:
     """In whatever order writers come nothing is lost or doubled, and each path is where it came first."""
@@ -138,7 +155,7 @@ def test_artifacts_of_parallel_writers_are_all_there(given: list[list[str]]) -> 
     assert sorted(after("artifacts", given[::-1])) == sorted(set(there))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20 * MORE)
 @given(st.lists(entries["delegations"], max_size=12))
 def test_a_finished_delegation_stays_finished(given: list[dict[str, Any]]) -> None:
     """After an entry has finished none of its later reports says otherwise; its first `created_at` stays."""
@@ -153,7 +170,7 @@ def test_a_finished_delegation_stays_finished(given: list[dict[str, Any]]) -> No
             created[one.id] = one.created_at or ""
 
 
-@settings(max_examples=5)
+@settings(max_examples=4 * MORE)
 @given(st.lists(st.integers(0, 99), min_size=60, max_size=90))
 def test_the_newest_are_kept(given: list[int]) -> None:
     """Of delegations the 50 that were given last, of skills the 8 that were read last."""
@@ -165,7 +182,7 @@ def test_the_newest_are_kept(given: list[int]) -> None:
 
 
 @pytest.mark.parametrize("field", NOTHING)
-@settings(max_examples=10)
+@settings(max_examples=5 * MORE)
 @given(data=st.data())
 def test_nothing_new_changes_and_wakes_nothing(field: str, data: st.DataObject) -> None:
     """None where it means nothing new, and what is empty, leave the very value that was there, and wake no run."""
@@ -182,7 +199,7 @@ def test_nothing_new_changes_and_wakes_nothing(field: str, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("field", writes)
-@settings(max_examples=25)
+@settings(max_examples=12 * MORE)
 @given(data=st.data())
 def test_what_is_stored_is_what_is_read_back(field: str, data: st.DataObject) -> None:
     """A field is the same after JSON text, and so is what the next write makes of it."""
@@ -204,7 +221,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("field", [*writes, "structured_response"])
-@settings(max_examples=60)
+@settings(max_examples=30 * MORE)
 @given(data=st.data())
 def test_whatever_is_stored_is_read_or_refused_by_name(field: str, data: st.DataObject) -> None:
     """Any JSON in the place of a field is loaded, and can be written then, or it is refused with the field's name."""
@@ -219,7 +236,7 @@ def test_whatever_is_stored_is_read_or_refused_by_name(field: str, data: st.Data
 
 
 @pytest.mark.parametrize("field", [*writes, "structured_response"])
-@settings(max_examples=40)
+@settings(max_examples=20 * MORE)
 @given(given=json_values)
 def test_whatever_is_written_is_taken_or_refused_whole(field: str, given: object) -> None:
     """Any value in a write is taken, or refused with an error of the state that has changed nothing."""
