@@ -1,0 +1,101 @@
+"""The sandboxes of threads: opened when they are needed, one for each thread, and released at the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from py_trees.common import Status
+
+from jianmu.engine.context import NodeContext
+from jianmu.engine.node import AsyncNode
+from jianmu.errors import RunError, SetupError, StateWriteError
+from jianmu.thread.items import SandboxRef
+from jianmu.thread.paths import ThreadFolders
+from jianmu.thread.sandbox import Sandbox, SandboxLimits
+from jianmu.thread.sandboxlocal import LocalSandbox
+
+FIELD = "sandbox"
+
+
+class Sandboxes:
+    """Opens the sandbox of a thread; whoever asks for that of the same thread gets the same one.
+
+    Release it when the run ends: `Finally("run", tree, sandboxes.release)`.
+
+    Args:
+        make: returns the sandbox of a thread, by its id, without starting it.
+    """
+
+    def __init__(self, make: Callable[[str], Sandbox]) -> None:
+        self._make = make
+        self._held: dict[str, Sandbox] = {}
+
+    async def of(self, context: NodeContext) -> Sandbox:
+        """Return the sandbox of the thread that runs, started; the field `sandbox`, where there is one, has its id.
+
+        Raises:
+            RunError: the field has the id of another sandbox.
+        """
+        thread = context.thread_id
+        sandbox = self._held.get(thread) or self._held.setdefault(thread, self._make(thread))
+        self._note(context, sandbox)
+        await sandbox.start()
+        return sandbox
+
+    async def release(self, context: NodeContext) -> None:
+        """End what runs in the sandbox of the thread; the field keeps its id. The cleanup of a Finally."""
+        sandbox = self._held.pop(context.thread_id, None)
+        if sandbox is not None:
+            await sandbox.release()
+
+    def held(self) -> tuple[str, ...]:
+        """Return the ids of the threads whose sandboxes were opened and not released."""
+        return tuple(self._held)
+
+    def _note(self, context: NodeContext, sandbox: Sandbox) -> None:
+        """Write the id, if that is new."""
+        if FIELD not in context.manager.schema.fields:
+            return
+        held: SandboxRef | None = context.manager.read(FIELD)
+        if held is not None and held.sandbox_id == sandbox.id:
+            return
+        try:
+            context.write_state({FIELD: SandboxRef(sandbox_id=sandbox.id)})
+        except StateWriteError as error:
+            raise RunError(f"node '{context.path}' has another sandbox than its thread: {error}") from error
+
+
+def local_sandboxes(
+    folders: ThreadFolders,
+    *,
+    limits: SandboxLimits | None = None,
+    env: Mapping[str, str] | None = None,
+    separate: bool = True,
+) -> Sandboxes:
+    """Return the sandboxes of threads on this machine; the options are those of `LocalSandbox`."""
+    return Sandboxes(lambda thread: LocalSandbox(folders, thread, limits=limits, env=env, separate=separate))
+
+
+class OpenSandbox(AsyncNode):
+    """Open the sandbox of the thread now; without this node the first tool that needs it does.
+
+    Reads and writes `sandbox`, where the schema has it.
+    SUCCESS when it is started; RUNNING until then.
+    Halting leaves it to the Finally above, which releases it.
+
+    Args:
+        name: the node's name.
+        sandboxes: what opens it.
+    """
+
+    def __init__(self, name: str | None = None, *, sandboxes: Sandboxes) -> None:
+        super().__init__(name)
+        if not isinstance(sandboxes, Sandboxes):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+            text = f'OpenSandbox("{self.name}", sandboxes=local_sandboxes(folders)), not sandboxes={sandboxes!r}'
+            raise SetupError(text)
+        self.sandboxes = sandboxes
+
+    async def update_async(self) -> Status:
+        """Open it."""
+        await self.sandboxes.of(self.context)
+        return Status.SUCCESS
