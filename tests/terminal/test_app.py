@@ -16,8 +16,11 @@ from jianmu.engine.interaction import Answer, Approval
 from jianmu.engine.request import Request
 from jianmu.message import Message, human, tool_result
 from jianmu.stores import MemoryStore
+from jianmu.terminal.assistant import scripted_agent
 from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView
 from jianmu.tool.types import ToolCall
+from tests.house import ROOT
+from tests.pages import blocks
 from tests.terminal.kit import Says, agent_of, echo, endless, screen_of, until
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +186,14 @@ async def test_rejecting_with_a_message() -> None:
         assert screen.shows("│ False None too much True")
 
 
+async def test_the_page_shows_what_is_shown() -> None:
+    """The screen in the page about the chat is the one of the scripted assistant at an approval."""
+    (page,) = [block.code for block in blocks(ROOT / "docs/concepts/chat.md") if "--thread t1" in block.info]
+    async with screen_of(scripted_agent(0.0), size=(80, 26)) as screen:
+        await screen.say("note: buy milk")
+        assert screen.text + "\n" == page
+
+
 async def test_a_question_waits_until_somebody_turns_to_it() -> None:
     """Keys meant for the prompt answer nothing; Escape puts it off, Ctrl-R brings it back, Ctrl-Y approves."""
     async with screen_of(agent_of(paying)) as screen:
@@ -292,11 +303,15 @@ async def test_an_empty_text_is_sent_at_the_second_time_only() -> None:
         assert screen.talk.agent.state.messages[-1].text == "''"
 
 
-@pytest.mark.parametrize("way", ["accept", "decline"])
-async def test_a_question_of_another_shape_is_answered_with_json(way: str) -> None:
+async def test_a_question_of_another_shape_is_answered_with_json() -> None:
     """Data and address are shown; one may decline to answer."""
     more = {"data": {"list": [1]}, "url": "https://example.org/x"}
-    async with screen_of(agent_of(asking(list[int], more=more))) as screen:
+
+    async def ask(node: Says) -> None:
+        found = await node.ask(Request("What is it?", answer=list[int], **more), key="one")
+        await node.ask(Request(f"And beside {found}?"), key="two")
+
+    async with screen_of(agent_of(ask)) as screen:
         await screen.say("list")
         assert screen.shows("Answer it there, then say so here: https://example.org/x")
         assert screen.shows('"list": [')
@@ -304,10 +319,14 @@ async def test_a_question_of_another_shape_is_answered_with_json(way: str) -> No
         await screen.press("ctrl+y")
         assert screen.shows("at 0: ")
         screen.app.screen.query_one("#field-0", TextArea).text = "[2]"
-        screen.app.screen.query_one(f"#{way}", Button).press()
+        await screen.press("ctrl+y")
+        await until(lambda: screen.talk.questions)
+        await screen.look()
+        assert screen.shows("And beside [2]?")
+        screen.app.screen.query_one("#decline", Button).press()
         await until(lambda: not screen.talk.is_on)
         await screen.look()
-        assert screen.shows("[2]" if way == "accept" else "decline")
+        assert screen.shows("answered: decline")
 
 
 async def test_ctrl_c_stops_what_is_streamed() -> None:
