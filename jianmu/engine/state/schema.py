@@ -58,8 +58,13 @@ class StateField:
         self.min_length: int = wrapped[-1].get("min_length") or 0
         self.max_length: int | None = wrapped[-1].get("max_length")
 
+        made: list[tuple[Core, Check]] = []  # of many fields all checks are the same
+
         def check(before: bool, rules: bool, items: bool) -> Check:
-            return Check(parts, parts.cut(schema, before, rules, items), name if self.has_info else None)
+            wanted = parts.cut(schema, before, rules, items)
+            known = next((one for core, one in made if core == wanted), None)
+            made.append((wanted, known or Check(parts, wanted, name if self.has_info else None)))
+            return made[-1][1]
 
         self.full = check(before=True, rules=True, items=True)
         self.incoming = check(before=True, rules=False, items=True)
