@@ -24,9 +24,11 @@ from jianmu.engine.state import Clear, StateManager
 from jianmu.errors import SetupError, StateWriteError
 from jianmu.message import human
 from jianmu.nodes import AgentLLMNode, Finally, Repeat, Sequence, action
+from jianmu.prebuilt import react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel, Turn
 from jianmu.thread import ThreadState, ViewedImage, fork_thread, give_title, renamed, title_of_text
+from jianmu.tool import ToolCall, tool
 from tests.cases.leaves import SUCCESS
 from tests.thread.test_state_laws import writes
 
@@ -85,6 +87,27 @@ async def test_a_thread_is_the_same_after_a_restart(tmp_path: Path) -> None:
     assert {name: stored[name] for name in kept} == kept
     assert second.state.messages == first.state.messages
     assert (second.state.thread_data, second.state.uploaded_files) == (None, [])
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def test_the_nodes_that_ask_and_act_work_on_it(tmp_path: Path) -> None:
+    """A ready tree answers two turns, in two programs, on a thread's state: each message is there once, by id."""
+    call = ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})
+    turn = {"messages": [human("one and two?", id="q")]}
+    with ScriptedModel([call, "three"]) as model:
+        first = await run_once(tmp_path / "t.db", react(model=model, tools=[add]), **turn)
+    assert [one.text for one in first.state.messages] == ["one and two?", "", "3", "three"]
+    assert (first.state.final_answer, first.state.rounds, first.state.usage.requests) == ("three", 2, 2)
+    with ScriptedModel(["four"]) as model:
+        second = await run_once(tmp_path / "t.db", react(model=model, tools=[add]), **turn)
+    assert second.state.messages[:4] == first.state.messages
+    assert [one.text for one in second.state.messages[4:]] == ["four"]
+    assert (second.state.rounds, second.state.usage.requests) == (1, 3)
 
 
 @settings(max_examples=5)
