@@ -19,6 +19,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.css.query import NoMatches
 from textual.screen import ModalScreen, Screen
+from textual.widget import MountError
 from textual.widgets import Footer, Markdown, Static
 
 from jianmu.engine.interaction import Suspension
@@ -143,14 +144,15 @@ class ChatApp(App[None]):
 
     async def follow(self) -> None:
         """Show what has changed since the last look."""
-        if self._is_following:
+        if self._is_following or not self.screen_stack:
             return
         self._is_following = True
         try:
             self.conversation.drain()
             await self._follow()
-        except NoMatches:  # the screen is being taken down
-            pass
+        except (NoMatches, MountError, IndexError):
+            if self.is_running and self.screen_stack:
+                raise  # else the screen is being taken down
         finally:
             self._is_following = False
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from py_trees.common import Status
+
 from jianmu.engine.events import (
     Answered,
     Asked,
@@ -78,7 +80,7 @@ class Transcript:
             case Retried():
                 self._start_again(event)
             case NodeFinished(path=path) | NodeHalted(path=path):
-                self._close(path or "", is_done=isinstance(event, NodeFinished))
+                self._close(path or "", is_done=getattr(event, "status", None) is Status.SUCCESS)
             case ToolCalled():
                 self._call(event.call_id, event.name, event.arguments)
             case ToolReturned():
@@ -111,7 +113,7 @@ class Transcript:
             reply.state = "void"
             self._loose.remove(reply)
             self._mark(reply)
-        who = f", by {event.model}" if event.model else ""
+        who = f", by {event.model}" if event.model not in event.reason else ""
         self.note(f"{event.reason}: tried again in {event.wait:.0f} s{who}", "warning")
 
     def _close(self, path: str, *, is_done: bool) -> None:

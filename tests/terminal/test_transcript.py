@@ -74,10 +74,11 @@ def test_a_message_that_was_not_streamed_has_a_block() -> None:
 
 
 def test_what_was_broken_off_is_marked() -> None:
-    """The reply of a node that is halted, or that is on when the run ends, is stopped."""
-    assert shown(Token(text="Hel"), NodeHalted()).blocks[0] == Reply(
-        key=0, path="think", pieces=["Hel"], state="stopped"
-    )
+    """The reply of a node that is halted, or fails, or is on when the run ends, is stopped."""
+    halted = shown(Token(text="Hel"), NodeHalted()).blocks[0]
+    assert halted == Reply(key=0, path="think", pieces=["Hel"], state="stopped")
+    failed = shown(Token(text="Hel"), NodeFinished(status=Status.FAILURE)).blocks[0]
+    assert failed == halted
     ended = shown(Token(text="Hel"), ENDED).blocks[0]
     assert isinstance(ended, Reply)
     assert ended.state == "stopped"
@@ -98,6 +99,12 @@ def test_another_attempt_takes_the_place_of_a_reply() -> None:
     assert note == Note("it broke off: tried again in 2 s, by m", "warning", key=1)
     assert isinstance(reply, Reply)
     assert reply.text == "Hello"
+
+
+def test_the_same_model_is_not_named_twice() -> None:
+    """Who is asked again is told where it is another one."""
+    note = shown(Retried(reason="model 'm': it broke off", wait=0.2, model="m")).blocks[0]
+    assert note == Note("model 'm': it broke off: tried again in 0 s", "warning", key=0)
 
 
 def test_a_call_goes_from_wanted_to_its_result() -> None:
