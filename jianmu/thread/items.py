@@ -49,6 +49,7 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 Maybe: TypeAlias = Annotated[V | None, Field(exclude_if=_is_none)]  # not stored where it has no value
 Name: TypeAlias = Annotated[Text, Field(min_length=1)]
 Place: TypeAlias = Annotated[Text, Field(min_length=1, max_length=4096), AfterValidator(_by_reference)]
+"""The path of a file, never what is in it."""
 HostPath: TypeAlias = Annotated[Path, PlainSerializer(str)]
 
 

@@ -38,6 +38,7 @@ from jianmu.thread.items import (
     Delegation,
     Goal,
     LoadedSkill,
+    Place,
     Promoted,
     SandboxRef,
     ThreadPaths,
@@ -135,7 +136,7 @@ class ArtifactsState(BaseModel):
     """
 
     artifacts: Annotated[
-        list[str], BeforeValidator(or_list, json_schema_input_type=list[str] | None), ordered_union()
+        list[Place], BeforeValidator(or_list, json_schema_input_type=list[Place] | None), ordered_union()
     ] = Field(default_factory=list[str])
 
 
@@ -168,8 +169,8 @@ class ViewedImagesState(BaseModel):
     """
 
     viewed_images: Annotated[
-        dict[str, ViewedImage],
-        BeforeValidator(or_dict, json_schema_input_type=dict[str, ViewedImage] | None),
+        dict[Place, ViewedImage],
+        BeforeValidator(or_dict, json_schema_input_type=dict[Place, ViewedImage] | None),
         merge_map(),
     ] = Field(default_factory=dict[str, ViewedImage])
 

@@ -193,6 +193,9 @@ def test_an_unknown_key_of_an_item_is_left_out_and_a_wrong_one_refused() -> None
         ("viewed_images", {"a": {"mime_type": "image/png", "size": 1, "actual_path": "data:image/png;base64,AAAA"}}),
         ("viewed_images", {"a": {"mime_type": "image/png", "size": 1, "actual_path": "a", "digest": "AAAA"}}),
         ("viewed_images", {"a": {"mime_type": "image/png", "base64": "AAAA"}}),
+        ("viewed_images", {"data:image/png,AAAA": {"mime_type": "image/png", "size": 1, "actual_path": "a"}}),
+        ("artifacts", ["data:image/png,AAAA"]),
+        ("artifacts", [""]),
     ):
         with pytest.raises(StateWriteError, match=f"field '{field}' takes"):
             manager.update({field: wrong})
