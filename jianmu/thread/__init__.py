@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jianmu.thread.catalog import catalog_hash
+from jianmu.thread.files import ThreadFiles
 from jianmu.thread.items import (
     Delegation,
     Goal,
@@ -15,6 +16,11 @@ from jianmu.thread.items import (
     ViewedImage,
 )
 from jianmu.thread.messages import StateMessageStore
+from jianmu.thread.paths import ThreadData, ThreadFolders
+from jianmu.thread.sandbox import Ran, Sandbox, SandboxLimits
+from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
+from jianmu.thread.sandboxlocal import LocalSandbox
+from jianmu.thread.sandboxtools import sandbox_tools
 from jianmu.thread.state import (
     ArtifactsState,
     DelegationsState,
@@ -43,18 +49,27 @@ __all__ = [
     "Goal",
     "GoalState",
     "LoadedSkill",
+    "LocalSandbox",
     "MessagesState",
+    "OpenSandbox",
     "Promoted",
     "PromotedState",
+    "Ran",
     "RepeatsState",
     "RepliesState",
+    "Sandbox",
+    "SandboxLimits",
     "SandboxRef",
     "SandboxState",
+    "Sandboxes",
     "SkillContextState",
     "StateMessageStore",
     "StructuredState",
     "SummaryState",
+    "ThreadData",
     "ThreadDataState",
+    "ThreadFiles",
+    "ThreadFolders",
     "ThreadPaths",
     "ThreadState",
     "TitleState",
@@ -67,6 +82,8 @@ __all__ = [
     "catalog_hash",
     "fork_thread",
     "give_title",
+    "local_sandboxes",
     "renamed",
+    "sandbox_tools",
     "title_of_text",
 ]

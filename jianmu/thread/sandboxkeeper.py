@@ -21,8 +21,10 @@ import select
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any  # Any: JSON
+
+TYPE_CHECKING = False  # as typing has it: the keeper is started for each program, and imports little
+if TYPE_CHECKING:
+    from typing import Any  # Any: JSON
 
 LOOK = 0.05  # seconds between two looks at the processes
 ENDING = 3.0  # seconds after which processes that cannot be killed are left
@@ -60,9 +62,9 @@ def enter_namespaces() -> None:
     user, group = os.geteuid(), os.getegid()
     call("unshare", _NEWPID if user == 0 else _NEWUSER | _NEWPID)
     if user:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123  # pathlib takes as long as all other imports
+                file.write(text)
 
 
 def show_own_processes() -> None:
@@ -192,9 +194,9 @@ def _exit_code(status: int) -> int:
 def parents() -> dict[int, int]:
     """Return the parent of each process; {} where there is no /proc."""
     found: dict[int, int] = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():  # noqa: PTH112, PTH208  # called often
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():  # noqa: PTH112, PTH208  # as above
         if name.isdigit():
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123  # called often
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123  # as above
                 found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
     return found
 
@@ -216,7 +218,7 @@ def memory_of(pids: list[int]) -> int:
     """Return the bytes of memory that processes have in use; what they share counts for each."""
     pages = 0
     for pid in pids:
-        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123  # called often
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123  # as above
             pages += int(file.read().split()[1])
     return pages * resource.getpagesize()
 
@@ -314,7 +316,7 @@ class Keeper:
     def _pids(self) -> list[int]:
         """Return what is to be ended; without a /proc, the program alone."""
         self._reap()
-        return descendants() if os.path.isdir("/proc/self") else [self._first] if self.code is None else []  # noqa: PTH112  # called often
+        return descendants() if os.path.isdir("/proc/self") else [self._first] if self.code is None else []  # noqa: PTH112  # as above
 
     def _gone(self, seconds: float) -> None:
         """Wait until everything has ended, so many seconds at most."""
@@ -332,7 +334,7 @@ def send(pids: list[int], number: int) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, number)
-    if not os.path.isdir("/proc/self"):  # noqa: PTH112  # called often
+    if not os.path.isdir("/proc/self"):  # noqa: PTH112  # as above
         for pid in pids:
             with suppress(OSError):
                 os.killpg(pid, number)

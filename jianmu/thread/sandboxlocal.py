@@ -14,40 +14,31 @@ import os
 import re
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar  # Any: JSON
 
 import anyio
 import anyio.to_thread
-from anyio.abc import ByteReceiveStream, Process
 
 from jianmu.errors import SetupError
 from jianmu.thread import files as searching
-from jianmu.thread import sandboxkeeper as keeper
 from jianmu.thread.files import AREAS, Entry
 from jianmu.thread.items import SandboxRef
 from jianmu.thread.paths import ThreadFolders, expanded, masked
-from jianmu.thread.sandbox import EndedBy, Ran, SandboxLimits
+from jianmu.thread.sandbox import Ran, SandboxLimits
 from jianmu.thread.sandboxoutput import Output
+from jianmu.thread.sandboxwatch import MARK, Watch
 
 T = TypeVar("T")
 GIVEN = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 """What a program sees of this environment."""
-MARK = "JIANMU_SANDBOX_RUN"
-"""The variable by which what is left of a program is found when its keeper was killed."""
 LONGEST = 100_000
 """Bytes that a program given as a text may have; the system takes no longer argument."""
 SEARCHING = 20.0
 """Seconds that a search may take."""
 _LOOK = 0.01  # seconds between two looks whether a process is there
 _SAFE_ROOT = re.compile(r"[\w./@%+=:,-]+", re.ASCII)
-_BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
-_HOPELESS = 10.0  # seconds after which a keeper that does not end is killed
 
 
 class LocalSandbox:
@@ -232,142 +223,3 @@ class LocalSandbox:
 
 async def _in_thread(act: Callable[..., T], *args: Any) -> T:
     return await anyio.to_thread.run_sync(functools.partial(act, *args))
-
-
-class Watch:
-    """One keeper and its program.
-
-    Args:
-        order: what the keeper is told.
-        output: takes what the program writes.
-        flood: bytes of output after which it is ended.
-        note: called with what the keeper says of the namespaces.
-    """
-
-    def __init__(self, order: dict[str, Any], output: Output, flood: int, note: Callable[..., None]) -> None:
-        self._order, self._output, self._flood, self._note = order, output, flood, note
-        self._is_flooded = False
-        self._said: dict[str, Any] = {}
-        self._heard = b""
-
-    async def run(self) -> Ran:
-        """Run the program to its end."""
-        process = await self._started()
-        try:
-            await self._work(process)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._end(process)
-        return self._ran()
-
-    async def _started(self) -> Process:
-        process: Process | None = None
-        with anyio.CancelScope(shield=True):  # a process that is started halfway would be nobody's
-            process = await anyio.open_process(
-                [sys.executable, "-I", "-S", str(keeper.__file__)],
-                env={},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        assert process is not None
-        return process
-
-    async def _work(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with suppress(*_BROKEN):
-            await process.stdin.send(json.dumps(self._order).encode() + b"\n")
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._read, process, process.stdout)
-            await self._listen(process.stderr)
-            with anyio.move_on_after(self._order["grace"]):  # what has escaped may hold stdout
-                await self._output.is_whole.wait()
-            group.cancel_scope.cancel()
-
-    async def _read(self, process: Process, stdout: ByteReceiveStream) -> None:
-        """Take what the program writes; if it is too much, ask the keeper to end it."""
-        with suppress(*_BROKEN):
-            async for piece in stdout:
-                self._output.add(piece)
-                if self._output.size > self._flood and not self._is_flooded:
-                    self._is_flooded = True
-                    assert process.stdin is not None
-                    await process.stdin.aclose()
-        self._output.is_whole.set()
-
-    async def _listen(self, stderr: ByteReceiveStream) -> None:
-        """Hear what the keeper says, until it has gone."""
-        with suppress(*_BROKEN):
-            async for piece in stderr:
-                *lines, self._heard = (self._heard + piece).split(b"\n")
-                for line in lines:
-                    with suppress(ValueError):
-                        self._said |= json.loads(line)
-                if "is_separate" in self._said:
-                    self._note(is_separate=self._said["is_separate"])
-
-    async def _end(self, process: Process) -> None:
-        """Have the keeper end everything, and see that it has."""
-        assert process.stdin is not None
-        with suppress(*_BROKEN):
-            await process.stdin.aclose()
-        with anyio.move_on_after(_HOPELESS):
-            await self._listen(process.stderr) if process.stderr is not None else None
-        await _gone(process, 1)
-        if "code" not in self._said:  # it was killed, or cannot end the others
-            kill_group(process.pid)
-            kill_group(self._said.get("group", process.pid))
-            await anyio.to_thread.run_sync(kill_marked, self._order["env"][MARK])
-            await _gone(process, 1)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                await stream.aclose()
-        close_transport(process)
-
-    def _ran(self) -> Ran:
-        said = self._said
-        if said.get("problem"):
-            raise ValueError(f"the program cannot be started: {said['problem']}")
-        ended_by: EndedBy | None = "lost" if "code" not in said else said["ended_by"]
-        return Ran(said.get("code"), self._output.text(), "output" if self._is_flooded else ended_by)
-
-
-async def _gone(process: Process, seconds: float) -> None:
-    """Wait until a process has ended; `process.wait()` would wait for its pipes too."""
-    with anyio.move_on_after(seconds):
-        while process.returncode is None:  # noqa: ASYNC110  # nothing tells of it
-            await anyio.sleep(_LOOK)
-
-
-def close_transport(process: Process) -> None:
-    """Close asyncio's own end of the pipes, which stays open while somebody else holds the other; trio has none."""
-    close = getattr(getattr(getattr(process, "_process", None), "_transport", None), "close", None)
-    if callable(close):
-        with suppress(PermissionError):
-            close()
-
-
-def kill_group(group: int) -> None:
-    """Kill a group of processes, if it is there."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
-def kill_marked(mark: str) -> None:
-    """Kill the processes that have a mark in their environment, until there are none."""
-    sought = f"{MARK}={mark}".encode()
-    for _ in range(50):
-        found = [pid for pid in keeper.parents() if _has(pid, sought)]
-        keeper.send(found, signal.SIGSTOP)
-        keeper.send(found, signal.SIGKILL)
-        if not found:
-            return
-
-
-def _has(pid: int, sought: bytes) -> bool:
-    with suppress(OSError):
-        return sought in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return False
