@@ -22,7 +22,7 @@ from textual.widgets import Button, Checkbox, Footer, Input, RadioButton, RadioS
 from jianmu.engine.interaction import Suspension
 from jianmu.errors import InteractionError
 from jianmu.terminal.blocks import safe
-from jianmu.terminal.forms import Field, FormError, Given, answer_of, fields_of, is_approval, parse_object
+from jianmu.terminal.forms import Field, FormError, Given, answer_of, fields_of, is_approval, parse_json, parse_object
 from jianmu.terminal.telling import refusal
 
 Action = Literal["accept", "decline", "cancel"]
@@ -160,7 +160,7 @@ class ApprovalDialog(Dialog):
         arguments = self._arguments()
         if arguments is not None:
             yield Static("its arguments, which you may edit:", markup=False, classes="where")
-            yield Json(self._shown(arguments), "arguments")
+            yield Json(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments")
         yield Input(placeholder="a message, if you reject it", id="reason", compact=True)
         remembers = self.question.metadata.get("remembers")
         if remembers is not None or arguments is None:
@@ -183,17 +183,16 @@ class ApprovalDialog(Dialog):
 
     async def action_accept(self) -> None:
         """Approve, with the arguments as they are now."""
-        arguments, edited = self._arguments(), None
+        arguments = edited = self._arguments()
         if arguments is not None:
             text = self.query_one("#arguments", TextArea).text
-            if text != self._shown(arguments):
-                try:
-                    edited = parse_object(text)
-                except FormError as error:
-                    self.complain(str(error))
-                    return
-        is_changed = edited is not None and edited != arguments
-        await self.give({"approved": True, "editedArgs": edited if is_changed else None, "remember": self._remembers()})
+            try:
+                edited = parse_object(text) if isinstance(arguments, dict) else parse_json(text)
+            except FormError as error:
+                self.complain(str(error))
+                return
+        given = None if edited == arguments else edited
+        await self.give({"approved": True, "editedArgs": given, "remember": self._remembers()})
 
     async def _reject(self) -> None:
         reason = self.query_one("#reason", Input).value.strip() or None
@@ -203,9 +202,6 @@ class ApprovalDialog(Dialog):
         """Return the arguments of the tool call that is to be approved, or None."""
         data = self.question.data
         return data.get("arguments") if isinstance(data, dict) and self.question.tool_call_id is not None else None
-
-    def _shown(self, arguments: JsonValue) -> str:
-        return json.dumps(arguments, indent=2, ensure_ascii=False)
 
     def _remembers(self) -> bool:
         boxes = self.query(Checkbox)

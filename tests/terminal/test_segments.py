@@ -52,8 +52,14 @@ def test_a_long_text_is_cut_at_its_gaps() -> None:
 
 def test_a_list_stays_with_its_items() -> None:
     """What is indented after an empty line belongs to what stands before it."""
-    parts = cut(["x" * LONG, "\n\n", "- one\n", "\n", "  more of one\n"])
-    assert parts[1] == "- one\n\n  more of one\n"
+    assert len(cut(["- " + "x" * LONG, "\n\n", "  more of it\n"])) == 1
+
+
+def test_a_gap_in_code_is_none() -> None:
+    """Only the fence of the same kind, and as long, ends the code."""
+    inside = ["````\n", "x" * LONG, "\n\n", "y\n", "```\n\n", "z\n", "~~~~\n\n", "z\n"]
+    assert len(cut(inside)) == 1
+    assert len(cut([*inside, "````\n\n", "after\n"])) == 2
 
 
 def test_long_code_is_laid_out_rarely() -> None:

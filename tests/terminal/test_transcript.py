@@ -84,6 +84,13 @@ def test_what_was_broken_off_is_marked() -> None:
     assert ended.state == "stopped"
 
 
+def test_what_was_broken_off_is_no_later_message() -> None:
+    """The same words in the next turn have a block of their own."""
+    transcript = shown(Token(text="Hello"), NodeHalted(), ENDED)
+    transcript.sync([ai("Hello")])
+    assert [block.state for block in transcript.blocks if isinstance(block, Reply)] == ["stopped", "done"]
+
+
 def test_the_text_of_a_node_that_keeps_no_conversation_stays() -> None:
     """A reply that never becomes a message is shown as done, and told from messages."""
     block = shown(Token(text="refund"), NodeFinished(status=Status.SUCCESS)).blocks[0]
