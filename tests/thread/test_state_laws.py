@@ -122,7 +122,7 @@ def test_what_is_known_already_wakes_nothing(field: str, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("field", entries)
-@settings(max_examples=20 * MORE)
+@settings(max_examples=12 * MORE)
 @given(data=st.data())
 def test_entries_may_be_split_into_writes_in_any_way(field: str, data: st.DataObject) -> None:
     """One write of many entries is the same as many writes of one, and as anything between."""
@@ -133,7 +133,7 @@ def test_entries_may_be_split_into_writes_in_any_way(field: str, data: st.DataOb
     assert after(field, [given[:cut], given[cut:]]) == whole
 
 
-@settings(max_examples=20 * MORE)
+@settings(max_examples=12 * MORE)
 @given(st.lists(st.dictionaries(names, images, max_size=3), max_size=4))
 def test_images_may_be_split_into_writes_in_any_way(given: list[dict[str, Any]]) -> None:
     """Images written key by key are the same as written together: the newest by key, in the place of the first."""
@@ -146,7 +146,7 @@ def test_images_may_be_split_into_writes_in_any_way(given: list[dict[str, Any]])
         assert (found, list(found)) == (merged, list(merged))
 
 
-@settings(max_examples=20 * MORE)
+@settings(max_examples=12 * MORE)
 @given(st.lists(st.lists(names, max_size=4), max_size=5))
 def test_artifacts_of_parallel_writers_are_all_there(given: list[list[str]]) -> None:
     """In whatever order writers come nothing is lost or doubled, and each path is where it came first."""
@@ -155,7 +155,7 @@ def test_artifacts_of_parallel_writers_are_all_there(given: list[list[str]]) -> 
     assert sorted(after("artifacts", given[::-1])) == sorted(set(there))
 
 
-@settings(max_examples=20 * MORE)
+@settings(max_examples=12 * MORE)
 @given(st.lists(entries["delegations"], max_size=12))
 def test_a_finished_delegation_stays_finished(given: list[dict[str, Any]]) -> None:
     """After an entry has finished none of its later reports says otherwise; its first `created_at` stays."""
@@ -221,7 +221,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("field", [*writes, "structured_response"])
-@settings(max_examples=30 * MORE)
+@settings(max_examples=15 * MORE)
 @given(data=st.data())
 def test_whatever_is_stored_is_read_or_refused_by_name(field: str, data: st.DataObject) -> None:
     """Any JSON in the place of a field is loaded, and can be written then, or it is refused with the field's name."""
@@ -236,7 +236,7 @@ def test_whatever_is_stored_is_read_or_refused_by_name(field: str, data: st.Data
 
 
 @pytest.mark.parametrize("field", [*writes, "structured_response"])
-@settings(max_examples=20 * MORE)
+@settings(max_examples=12 * MORE)
 @given(given=json_values)
 def test_whatever_is_written_is_taken_or_refused_whole(field: str, given: object) -> None:
     """Any value in a write is taken, or refused with an error of the state that has changed nothing."""
