@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from jianmu.errors import SetupError
 from jianmu.thread.files import Entry
 
 EndedBy: TypeAlias = Literal["time", "memory", "processes", "output", "released", "lost"]
@@ -24,6 +26,9 @@ class SandboxLimits:
         flood: bytes of output after which it is ended.
         file_size: bytes that each file may have which it writes.
         grace: seconds that it has to end by itself when it is asked to.
+
+    Raises:
+        SetupError: one of them is no number above 0.
     """
 
     seconds: float = 60.0
@@ -33,6 +38,13 @@ class SandboxLimits:
     flood: int = 64 * 1024 * 1024
     file_size: int = 256 * 1024 * 1024
     grace: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            whole = name not in {"seconds", "grace"}
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 < value < inf:
+                kind = "whole number" if whole else "number"
+                raise SetupError(f"SandboxLimits({name}={value!r}): it takes a {kind} above 0")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ DEAF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the keeper ends when ev
 KILL_OVER = {"processes", "memory"}  # limits after which nobody is asked to end
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x20000, 0x8000000, 0x10000000, 0x20000000
 _PRIVATE, _SAFE = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8  # MS_REC | MS_PRIVATE; no suid, devices, programs
-_DEATHSIG, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS, _AMBIENT = 1, 24, 36, 38, 47
+_DEATHSIG, _DUMPABLE, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS, _AMBIENT = 1, 4, 24, 36, 38, 47
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -225,11 +225,13 @@ def memory_of(pids: list[int]) -> int:
 
 def share_of(pids: list[int]) -> int:
     """Return the same where what is shared counts once; this takes longer."""
-    total = 0
-    for pid in pids:
-        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123  # as above
-            total += sum(1024 * int(line.split()[1]) for line in file if line.startswith(b"Pss:"))
-    return total
+    return sum(_share(pid) or memory_of([pid]) for pid in pids)  # a process can keep others from looking closer
+
+
+def _share(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123  # called often
+        return sum(1024 * int(line.split()[1]) for line in file if line.startswith(b"Pss:"))
+    return 0
 
 
 class Keeper:
@@ -255,6 +257,7 @@ class Keeper:
         control(_SUBREAPER, 1)
         if self.is_separate:
             enter_namespaces()
+        control(_DUMPABLE, 0)  # no program of the same user looks into the keeper or writes to what it has open
         self._first, problem = start(self.order, separate=self.is_separate)
         say({"group": self._first, "is_separate": self.is_separate})
         ended_by = None if problem else self._watched()

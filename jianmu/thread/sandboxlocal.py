@@ -137,6 +137,8 @@ class LocalSandbox:
         Raises:
             ValueError: the program cannot be started.
         """
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"a program cannot run for {seconds} seconds: give more than 0")
         words = [self.expand(word) for word in program]
         if any(len(word.encode("utf-8", "surrogatepass")) > LONGEST for word in words):
             raise ValueError(f"the program has more than {LONGEST} bytes: write it to a file, and run that")

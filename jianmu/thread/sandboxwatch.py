@@ -28,7 +28,8 @@ MARK = "JIANMU_SANDBOX_RUN"
 """The variable by which what is left of a program is found when its keeper was killed."""
 _LOOK = 0.01  # seconds between two looks whether a process is there
 _BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
-_HOPELESS = 10.0  # seconds after which a keeper that does not end is killed
+SLACK = 4.0
+"""Seconds that a keeper has to end what cannot be asked; one that was stopped or hangs is killed then."""
 
 
 class Watch:
@@ -43,7 +44,7 @@ class Watch:
 
     def __init__(self, order: dict[str, Any], output: Output, flood: int, note: Callable[..., None]) -> None:
         self._order, self._output, self._flood, self._note = order, output, flood, note
-        self._is_flooded = False
+        self._is_flooded = self._is_hopeless = False
         self._said: dict[str, Any] = {}
         self._heard = b""
 
@@ -85,7 +86,9 @@ class Watch:
             await process.stdin.send(json.dumps(self._order).encode() + b"\n")
         async with anyio.create_task_group() as group:
             group.start_soon(self._read, process, process.stdout)
-            await self._listen(process.stderr)
+            with anyio.move_on_after(self._order["seconds"] + self._order["grace"] + SLACK) as scope:
+                await self._listen(process.stderr)
+            self._is_hopeless = scope.cancelled_caught
             with anyio.move_on_after(self._order["grace"]):  # what has escaped may hold stdout
                 await self._output.is_whole.wait()
             group.cancel_scope.cancel()
@@ -120,9 +123,10 @@ class Watch:
         assert process.stdin is not None
         with suppress(*_BROKEN):
             await process.stdin.aclose()
-        with anyio.move_on_after(_HOPELESS):
-            await self._listen(process.stderr) if process.stderr is not None else None
-        await _gone(process, 1)
+        if process.stderr is not None and not self._is_hopeless:
+            with anyio.move_on_after(self._order["grace"] + SLACK):
+                await self._listen(process.stderr)
+            await _gone(process, 1)
         if "code" not in self._said:  # it was killed, or cannot end the others
             kill_group(process.pid)
             kill_group(self._said.get("group", process.pid))

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from jianmu.thread import sandboxwatch
 from jianmu.thread.sandboxoutput import Output
 from tests.thread.boxes import MB, box, none_left
 
@@ -60,6 +61,15 @@ async def test_killing_what_watches_ends_the_program(tmp_path: Path, separate: b
         assert (ran.ended_by, ran.output) == (None, "here\n")
     else:
         assert ran.ended_by == "lost"
+
+
+async def test_stopping_what_watches_helps_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper that does nothing any more is not waited for: it is killed, and the program is found by its mark."""
+    monkeypatch.setattr(sandboxwatch, "SLACK", 0.5)
+    sandbox = box(tmp_path, separate=False)
+    with none_left(tmp_path), anyio.fail_after(10):
+        ran = await sandbox.bash("setsid sleep 20 & kill -STOP $PPID; sleep 20", seconds=0.5)
+    assert ran.ended_by == "lost"
 
 
 async def test_a_program_of_root_is_no_root(tmp_path: Path) -> None:

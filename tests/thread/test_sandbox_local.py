@@ -13,7 +13,7 @@ from jianmu.errors import SetupError
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.sandbox import Ran, Sandbox
 from jianmu.thread.sandboxlocal import LocalSandbox
-from tests.thread.boxes import box, none_left, programs, until
+from tests.thread.boxes import box, none_left, programs, small, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")]
 WORKSPACE = "/mnt/user-data/workspace"
@@ -149,6 +149,29 @@ async def test_files_and_searches(tmp_path: Path) -> None:
         await sandbox.write_file("evil", b"a" * 60)
         with pytest.raises(ValueError, match=r"the search was ended \(time\)"):
             await box(tmp_path, seconds=0.7).grep("(a+)+$x", WORKSPACE, "evil", 10)
+
+
+async def test_seconds_of_a_model_are_checked(tmp_path: Path) -> None:
+    """What is no time is refused; what is more than the limit is cut to it."""
+    for seconds in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="give more than 0"):
+            await box(tmp_path).bash("true", seconds=seconds)
+    with none_left(tmp_path), anyio.fail_after(8):
+        assert (await box(tmp_path, seconds=0.3).bash("sleep 20", seconds=1e9)).ended_by == "time"
+
+
+@pytest.mark.parametrize("option", ["seconds", "memory", "processes", "output", "flood", "file_size", "grace"])
+def test_limits_are_numbers_above_0(option: str) -> None:
+    """The error has the option and what was given."""
+    for value in (0, -1, True, "1", float("inf")):
+        with pytest.raises(SetupError, match=rf"SandboxLimits\({option}=.*\): it takes a (whole )?number above 0"):
+            small(**{option: value})
+
+
+async def test_a_text_in_any_language_is_run(tmp_path: Path) -> None:
+    """Also where the environment says nothing of an encoding."""
+    with none_left(tmp_path):
+        assert (await box(tmp_path, env={"LC_ALL": "C"}).bash("echo 建木 ü > 木; cat 木; ls")).output == "建木 ü\n木\n"
 
 
 def test_a_root_that_a_shell_would_read_is_refused(tmp_path: Path) -> None:
