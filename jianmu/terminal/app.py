@@ -44,21 +44,20 @@ STYLES = {
     Status.RUNNING: "bold $text-primary",
     Status.INVALID: "$text-muted",
 }
-HELP = """\
-| key | |
-|---|---|
-| Enter | send |
-| Ctrl-J, Shift-Enter | a new line |
-| Up, Down | what was sent before |
-| Ctrl-C | stop the turn; twice when nothing is going on: quit |
-| Ctrl-T | the tree and the state |
-| Ctrl-R | answer the question that waits |
-| Ctrl-G | go on with a turn that was cut short |
-| Ctrl-O, Ctrl-N | other threads, a new thread |
-| Tab, Enter | go to a tool call and open it |
-| Page Up, Page Down | scroll |
-| Ctrl-Q | quit; the thread is kept |
-"""
+HELP = (
+    ("Enter", "send"),
+    ("Ctrl-J", "a new line; Shift-Enter too, where the terminal tells it"),
+    ("Up, Down", "what was sent before"),
+    ("Ctrl-C", "stop the turn; twice when nothing is going on: quit"),
+    ("Ctrl-T", "the tree and the state"),
+    ("Ctrl-R", "answer the question that waits"),
+    ("Ctrl-Y", "approve, or answer, in a question"),
+    ("Ctrl-G", "go on with a turn that was cut short"),
+    ("Ctrl-O, Ctrl-N", "other threads, a new thread"),
+    ("Tab, Enter", "go to a tool call and open it"),
+    ("Page Up, Down", "scroll"),
+    ("Ctrl-Q", "quit; the thread is kept"),
+)
 STANDING_NOTES: dict[Standing, str] = {
     "cut": "The last turn was cut short. Ctrl-G goes on with it; a new message gives it up.",
     "busy": "Another program is at work on this thread.",
@@ -72,8 +71,9 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Show them."""
-        with Vertical(classes="dialog"):
-            yield Markdown(HELP, open_links=False)
+        lines = [Content.assemble((f"{key:<16}", "bold"), what) for key, what in HELP]
+        with VerticalScroll(classes="dialog"):
+            yield Static(Content("\n").join(lines), markup=False)
         yield Footer(show_command_palette=False)
 
 

@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Footer, Input, RadioButton, RadioSet, Static, TextArea
 
@@ -28,6 +29,8 @@ from jianmu.terminal.telling import refusal
 Action = Literal["accept", "decline", "cancel"]
 Answering = Callable[[str, JsonValue, Action], Awaitable[None]]
 DATA_CHARACTERS = 4_000
+FRAME = 5
+"""Lines of a dialog around the question: its border, what is wrong, the buttons."""
 
 
 class Option(RadioButton):
@@ -95,6 +98,12 @@ class Dialog(ModalScreen[bool]):
             with Horizontal(classes="buttons"):
                 yield from self.compose_buttons()
         yield Footer(show_command_palette=False)
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep the buttons in sight, and the end of the conversation too; the question scrolls."""
+        room = max(3, event.size.height * 6 // 10)
+        self.query_one(".asked").styles.max_height = room
+        self.query_one(".dialog").styles.max_height = room + FRAME
 
     def compose_shown(self) -> ComposeResult:
         """Show what the question shows beside its text."""

@@ -63,11 +63,11 @@ async def paying(node: Says) -> None:
     node.write_state({"messages": [tool_result("c1", done, is_error=not given.approved)]})
 
 
-def asking(kind: Any, *, more: dict[str, Any] | None = None) -> Any:
+def asking(kind: Any, message: str = "What is it?") -> Any:
     """Return what asks something and replies with the answer."""
 
     async def ask(node: Says) -> None:
-        node.say(repr(await node.ask(Request("What is it?", answer=kind, **(more or {})), key="k")))
+        node.say(repr(await node.ask(Request(message, answer=kind), key="k")))
 
     return ask
 
@@ -234,6 +234,15 @@ async def test_ctrl_c_in_a_dialog_stops_the_turn() -> None:
         assert screen.shows("Stopped.")
         assert not screen.shows("Approve")
         assert screen.shows("● ready")
+
+
+async def test_a_long_question_leaves_its_buttons_in_sight() -> None:
+    """On a small screen too; the question scrolls."""
+    text = "Which one of these many? " * 50
+    async with screen_of(agent_of(asking({"enum": list(range(50))}, message=text)), size=(40, 12)) as screen:
+        await screen.say("choose")
+        assert screen.shows("Answer")
+        assert screen.shows("Which one of these many?")
 
 
 class Order(BaseModel):
@@ -489,7 +498,7 @@ async def test_the_prompt_has_lines_and_a_memory() -> None:
 
 async def test_the_keys_are_shown() -> None:
     """F1, and away again."""
-    async with screen_of(agent_of(), size=(80, 30)) as screen:
+    async with screen_of(agent_of()) as screen:
         await screen.press("f1")
         assert screen.shows("stop the turn; twice when nothing is going on: quit")
         await screen.press("f1")
