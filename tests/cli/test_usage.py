@@ -13,7 +13,7 @@ from tests.cli.command import HERE, Call
 
 FORM = "write it as module:name, like shop.desk:agent"
 WANTED = "name an Agent, or a function without arguments that returns one"
-COMMANDS = "run, resume, step, tree, demo, threads, show, history"
+COMMANDS = "run, resume, step, tree, demo, chat, threads, show"
 UNKNOWN = "UnknownFieldError: Refund has no field 'amoun': did you mean 'amount'"
 
 
