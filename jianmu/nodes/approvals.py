@@ -79,7 +79,7 @@ class Approvals:
 
     def is_due(self, context: NodeContext, wish: Wish) -> bool:
         """Whether a call has to be approved, or has been asked about."""
-        asked = context.run.interaction.latest(context.origin(), wish.key + "/approve")
+        asked = context.run.interaction.latest(context.origin(), _key(wish))
         return asked is not None or wish.tool.needs_approval(wish.call.arguments)
 
     async def decide(self, context: NodeContext, wishes: Mapping[int, Wish], group: str) -> dict[int, Verdict]:
@@ -106,7 +106,7 @@ class Approvals:
             f"{wish.problem}May '{call.name}' be called?",
             answer=Approval,
             reason="approval",
-            key=wish.key + "/approve" + (f"/{tries}" if tries else ""),
+            key=_key(wish) + (f":{tries}" if tries else ""),
             data={"tool": call.name, "arguments": cast("JsonValue", call.arguments)},
             metadata={"parameters": wish.tool.parameters, "remembers": self._remember if _place(context) else None},
             tool_call_id=call.id,
@@ -139,7 +139,7 @@ class Approvals:
         return call.name if self._remember == "tool" else f"{call.name}:{digest('arguments', call.arguments)}"
 
     def _remembered(self, context: NodeContext, wish: Wish) -> Verdict | None:
-        if context.run.interaction.latest(context.origin(), wish.key + "/approve") is not None:
+        if context.run.interaction.latest(context.origin(), _key(wish)) is not None:
             return None
         place = _place(context)
         kept = context.manager.read(FIELD) if place == "field" else place and context.read_state(FIELD)
@@ -155,6 +155,11 @@ class Approvals:
             context.write_state(decision, namespace=FIELD)
         else:
             context.log.warning("an approval cannot be remembered", tool=call.name, write=f"{FIELD}: dict[str, Any]")
+
+
+def _key(wish: Wish) -> str:
+    """Return the key of the first question about a call; those that its tool asks have a `/` there."""
+    return f"{wish.key}:approve"
 
 
 def _place(context: NodeContext) -> Literal["field", "namespace"] | None:

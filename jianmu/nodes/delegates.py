@@ -194,6 +194,33 @@ class PlainCalls(ToolExecutor):
     def _finish(self, turn: Turn) -> None:
         """Leave the results to the node above."""
 
+    def memento(self) -> Any:  # Any: JSON
+        """Return also what came of the calls, once they are done and the node above has not seen it."""
+        kept: dict[str, Any] | None = super().memento()
+        if self.status is not Status.RUNNING or not kept or not kept.get("result"):
+            return kept
+        return {**kept, "outcomes": _outcomes(self._turn), "left": [_written(work) for work in self.left]}
+
+    def restore(self, value: Any) -> None:  # Any: JSON
+        """Take it back."""
+        super().restore(value)
+        _recall(self._turn, value.get("outcomes", {}))
+        self.left = [self.work_of(kept) for kept in value.get("left", ())]
+
+    def work_of(self, kept: Any) -> Work:  # Any: JSON
+        """Return the call of a delegate that was kept.
+
+        Raises:
+            RunError: there is no such delegate any more.
+        """
+        call = ToolCall.model_validate(kept["call"])
+        tool = self.tools.get(call.name)
+        if tool is None:
+            path = self.context.path
+            text = f"node '{path}' has no delegate '{call.name}' any more, and a call of it is not finished"
+            raise RunError(text, path=path)
+        return Work(kept["place"], call, tool, kept["is_edited"])
+
 
 class DelegateExecutor(Branch):
     """Carry out the calls of the model's last reply, those of delegates among them; see ToolExecutor.
@@ -299,7 +326,7 @@ class DelegateExecutor(Branch):
             return None
         return {
             **turn.kept(),
-            "outcomes": {str(place): outcome.model_dump(mode="json") for place, outcome in turn.outcomes.items()},
+            "outcomes": _outcomes(turn),
             "waiting": [_written(work) for work in self._waiting],
             "busy": {str(place): _written(work) for place, work in self._busy.items()},
         }
@@ -307,24 +334,23 @@ class DelegateExecutor(Branch):
     def restore(self, value: Any) -> None:  # Any: JSON
         """Take back what `memento` has returned."""
         turn = self._turn = Turn.read(value)
-        turn.outcomes = {int(place): CallOutcome.model_validate(kept) for place, kept in value["outcomes"].items()}
-        self._waiting = [self._read(kept) for kept in value["waiting"]]
-        self._busy = {int(place): self._read(kept) for place, kept in value["busy"].items()}
+        _recall(turn, value["outcomes"])
+        self._waiting = [self._calls.work_of(kept) for kept in value["waiting"]]
+        self._busy = {int(place): self._calls.work_of(kept) for place, kept in value["busy"].items()}
         turn.begun.update(work.place for work in self._busy.values())
-
-    def _read(self, kept: Any) -> Work:  # Any: JSON
-        call = ToolCall.model_validate(kept["call"])
-        tool = self._calls.tools.get(call.name)
-        if tool is None:
-            text = (
-                f"node '{self.context.path}' has no delegate '{call.name}' any more, and a call of it is not finished"
-            )
-            raise RunError(text, path=self.context.path)
-        return Work(kept["place"], call, tool, kept["is_edited"])
 
 
 def _written(work: Work) -> JsonValue:
     return {"place": work.place, "call": work.call.model_dump(mode="json"), "is_edited": work.is_edited}
+
+
+def _outcomes(turn: Turn) -> dict[str, JsonValue]:
+    """Return what came of calls, as JSON, by their places."""
+    return {str(place): outcome.model_dump(mode="json") for place, outcome in turn.outcomes.items()}
+
+
+def _recall(turn: Turn, kept: Mapping[str, Any]) -> None:  # Any: JSON
+    turn.outcomes = {int(place): CallOutcome.model_validate(outcome) for place, outcome in kept.items()}
 
 
 def _model(nodes: Sequence[Delegated]) -> str:

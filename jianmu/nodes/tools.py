@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
 import anyio
 from py_trees.common import Status
 
+from jianmu.engine.context import NodeContext
 from jianmu.engine.events import ToolCalled, ToolReturned
 from jianmu.engine.journal import OnUnknown
 from jianmu.engine.node import AsyncNode
@@ -28,7 +30,7 @@ from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
-from jianmu.tool.types import Content, TextPart, ToolCall
+from jianmu.tool.types import Content, TextPart, ToolCall, ToolResult
 
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
 
@@ -124,13 +126,19 @@ class ToolExecutor(AsyncNode):
         self._turn = Turn.read(value)
 
     def on_halt(self) -> None:
-        """Give the calls their results, unless the run ends while the node only waits: then it can go on."""
-        if self.status is Status.RUNNING and self._context is not None:
-            activity = self.context.activity
-            live = activity.live if activity is not None else None
-            if (live is not None and live.has_entered) or not self.context.run.is_parking:
-                self._turn.close(self.context)
+        """Give the calls their results, unless the run ends while the node waits for an answer: then it can go on."""
+        if self.status is Status.RUNNING and self._context is not None and not self._goes_on_later():
+            self._turn.close(self.context)
         super().on_halt()
+
+    def _goes_on_later(self) -> bool:
+        """Whether the run only ends for now, and the node is not at work or has asked something that is open."""
+        context, activity = self.context, self.context.activity
+        if not context.run.is_parking:
+            return False
+        if activity is None or activity.live is None or not activity.live.has_entered:
+            return True
+        return any(record.id in activity.asked for record in context.run.interaction.all_open())
 
     # The work
 
@@ -162,13 +170,15 @@ class ToolExecutor(AsyncNode):
         turn.append(self.context)
 
     def _wish(self, turn: Turn, place: int, tools: Toolbox) -> Wish | None:
-        """Return a call with its tool, or None where it has its result already: it cannot be carried out."""
+        """Return a call with its tool, or None where it has its result already: it was carried out, or cannot be."""
         call = turn.calls[place]
         tool = tools.get(call.name)
         if any(other.id == call.id for other in turn.calls[:place]):
             text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."
+        elif turn.recall(place, self.context):
+            return None
         elif tool is None:
-            text = tools.missing(call.name)
+            text = turn.broken_off(place, self.context) or tools.missing(call.name)
         else:
             return Wish(call, tool, turn.scope(call))
         turn.fail(place, text)
@@ -230,7 +240,7 @@ class ToolExecutor(AsyncNode):
             part = context.within(turn.scope(call), call.id)
             if context.run.events.is_heard:
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
-            result = await tool.call(call, context=part)
+            result = await _called(tool, call, part)
             if context.run.events.is_heard:
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=result.is_error))
             content = with_edit(call, result.content) if work.is_edited else result.content
@@ -243,6 +253,17 @@ class ToolExecutor(AsyncNode):
         except OutcomeUnknownError:
             text = f"'{call.name}' was begun before and broken off; whether it took effect is not known."
         return turn.fail(work.place, text)
+
+
+async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResult:
+    """Return what came of a call; a cancellation that nobody outside of the tool has asked for is its error."""
+    try:
+        return await tool.call(call, context=context)
+    except anyio.get_cancelled_exc_class():
+        if anyio.current_effective_deadline() == -math.inf:
+            raise
+    text = f"'{call.name}' failed: it was cancelled from inside; whether it took effect is not known."
+    return ToolResult(call_id=call.id, content=text, is_error=True)
 
 
 def with_edit(call: ToolCall, content: Content) -> Content:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.events import ToolReturned
+from jianmu.engine.journal import Entry
 from jianmu.engine.questions import digest
 from jianmu.message import Usage, tool_result
 from jianmu.nodes import conversation
@@ -100,17 +101,23 @@ class Turn:
     def close(self, context: NodeContext) -> None:
         """Give each call a result that has none: what is known of it."""
         for place in self.due(context):
-            if place not in self.outcomes:
-                known = self._known(place, context)
-                if isinstance(known, CallOutcome):
-                    self.outcomes[place] = known
-                else:
-                    self.fail(place, f"'{self.calls[place].name}' {known}")
+            if place not in self.outcomes and not self.recall(place, context):
+                self.fail(place, self.broken_off(place, context) or f"'{self.calls[place].name}' {NOT_CALLED}")
         self.append(context)
 
-    def _known(self, place: int, context: NodeContext) -> CallOutcome | str:
-        """Return the outcome of a call that was carried out before, or what else is known of it."""
-        entry = context.run.journal.recorded(context.origin(), self.calls[place].id, per="activation")
-        if entry is not None and entry.state == "done":
-            return CallOutcome.model_validate(entry.result)
-        return CUT_OFF if place in self.begun or entry is not None else NOT_CALLED
+    def recall(self, place: int, context: NodeContext) -> bool:
+        """Take the outcome of a call that was carried out before; return whether it was."""
+        entry = self._recorded(place, context)
+        if entry is None or entry.state != "done":
+            return False
+        self.outcomes[place] = CallOutcome.model_validate(entry.result)
+        return True
+
+    def broken_off(self, place: int, context: NodeContext) -> str | None:
+        """Return what the model is told of a call that was begun and has no outcome, or None for others."""
+        if place in self.begun or self._recorded(place, context) is not None:
+            return f"'{self.calls[place].name}' {CUT_OFF}"
+        return None
+
+    def _recorded(self, place: int, context: NodeContext) -> Entry | None:
+        return context.run.journal.recorded(context.origin(), self.calls[place].id, per="activation")

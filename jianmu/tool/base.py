@@ -1,7 +1,7 @@
 """A tool made of a function: `@tool`.
 
-1. A call never raises what the tool raised: every `Exception` becomes a result that says so. Suspension, cancellation,
-   and the errors of the program, the runtime and the store go up.
+1. A call never raises what the tool raised: every `Exception`, and `sys.exit()`, becomes a result that says so.
+   Suspension, cancellation, and the errors of the program, the runtime and the store go up.
 2. A tool is halted where it awaits. A sync one is in a thread, where nothing can halt it: it is waited for, up to the
    run's `halt_timeout`, and then left behind.
 3. What a timeout cuts off may have taken effect, and the result says that this is not known.
@@ -14,8 +14,8 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias, cast, overload  # Any: functions, arguments and results are the user's
 
 import anyio
@@ -225,10 +225,15 @@ class Tool:
         work = functools.partial(self.fn, **values)
 
         async def in_thread() -> None:
-            returned.extend(await anyio.to_thread.run_sync(lambda: [work()], abandon_on_cancel=True))
+            returned.extend(await anyio.to_thread.run_sync(stays, abandon_on_cancel=True))
+
+        def stays() -> list[Any]:  # what ends the process would end the event loop, and not the thread
+            with _no_exit():
+                return [work()]
 
         if self.is_async:
-            returned.append(await work())
+            with _no_exit():
+                returned.append(await work())
         else:
             grace = _HALT_TIMEOUT if context is None else context.run.halt_timeout
             with nullcontext() if context is None else context.clock.working():
@@ -293,8 +298,23 @@ def _cause(error: BaseException) -> str:
     group: Any = error
     while isinstance(group, BaseExceptionGroup) and len(cast("Any", group).exceptions) == 1:
         group = error = cast("Any", group).exceptions[0]
-    text = str(error)[:_ERROR_CHARS]
+    try:
+        text = str(error)[:_ERROR_CHARS]
+    except Exception:  # noqa: BLE001  # the exception's own code raises
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def _no_exit() -> Generator[None]:
+    """Have a tool that wants to end the process fail instead."""
+    try:
+        yield
+    except SystemExit as error:
+        problem = f"it has called sys.exit({error.code!r})"
+    else:
+        return
+    raise RuntimeError(problem)
 
 
 def _is_name(name: object) -> bool:
