@@ -172,7 +172,7 @@ class ApprovalDialog(Dialog):
             yield Json(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments")
         yield Input(placeholder="a message, if you reject it", id="reason", compact=True)
         remembers = self.question.metadata.get("remembers")
-        if remembers is not None or arguments is None:
+        if remembers is not None:  # else nobody would
             what = "this tool" if remembers == "tool" else "the same"
             yield Box(f"Do not ask for {what} again in this thread", id="remember", compact=True)
 

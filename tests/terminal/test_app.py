@@ -12,6 +12,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from textual.widgets import Button, Input, RadioSet, TextArea
 
+from jianmu import Approve
 from jianmu.engine.interaction import Answer, Approval
 from jianmu.engine.request import Request
 from jianmu.message import Message, human, tool_result
@@ -234,6 +235,20 @@ async def test_ctrl_c_in_a_dialog_stops_the_turn() -> None:
         assert screen.shows("Stopped.")
         assert not screen.shows("Approve")
         assert screen.shows("● ready")
+
+
+async def test_an_approval_of_a_node_shows_what_it_is_for() -> None:
+    """Where there is no call, its data are shown, and nothing is offered that nobody would remember."""
+    tree = Approve("pay?", Says(echo), message="Pay?", show=lambda _: {"amount": 40})
+    async with screen_of(agent_of(tree)) as screen:
+        await screen.say("hi")
+        assert screen.shows('"amount": 40')
+        assert not screen.shows("Do not ask")
+        screen.app.screen.query_one("#reject", Button).press()
+        await until(lambda: not screen.talk.is_on)
+        await screen.look()
+        assert screen.shows("? Pay?  answered: rejected")
+        assert screen.shows("The turn failed at 'pay?': rejected")
 
 
 async def test_a_long_question_leaves_its_buttons_in_sight() -> None:
