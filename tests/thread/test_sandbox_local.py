@@ -119,7 +119,7 @@ async def test_a_long_output_keeps_its_beginning_and_its_end(tmp_path: Path) -> 
         assert f"\n[cut: {size - 2000} of {size} bytes are left out here]\n" in ran.output
         assert ran.output.endswith("end\n")
         rest = ran.output.replace(WORKSPACE, "").split("\n[cut")
-        assert not [part for part in tmp_path.parts[1:] if any(part in one for one in rest)]
+        assert not [part for part in (tmp_path.name[:8], tmp_path.name[-8:]) if any(part in one for one in rest)]
 
 
 async def test_a_program_that_cannot_be_started_is_told(tmp_path: Path) -> None:
