@@ -255,7 +255,7 @@ async def test_a_refusal_is_an_error_and_an_empty_reply_is_not() -> None:
 @pytest.mark.parametrize("hold", [0, 1])
 async def test_a_server_that_does_not_answer_is_given_up(hold: int) -> None:
     """A slow first byte and a reply that stands still end as ModelUnavailableError after the seconds they may take."""
-    settings = Settings(first_token=0.05) if hold == 0 else Settings(timeout=0.2)
+    settings = Settings(first_token=0.5) if hold == 0 else Settings(timeout=0.5)
     async with serving(Answer([chunk({"content": "x"})], hold=hold)) as server:
         found = await failure(server.model(), ModelRequest([human("hello")], settings=settings))
         assert isinstance(found, ModelUnavailableError)

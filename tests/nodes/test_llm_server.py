@@ -174,7 +174,7 @@ async def test_a_cancelled_run_closes_the_connection() -> None:
 async def test_a_timeout_in_the_tree_ends_the_request() -> None:
     """A Timeout node around the node lets go of the connection while the tree goes on."""
     async with serving(Answer(said("one"), hold=0)) as server:
-        node = Timeout("t", AgentLLMNode("think", model=server.model()), seconds=0.05)
+        node = Timeout("t", AgentLLMNode("think", model=server.model()), seconds=0.5)
         made = Agent(node, state_schema=Talk)
         assert await run(made) is FAILURE
         await settle(server)

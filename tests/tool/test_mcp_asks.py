@@ -19,7 +19,16 @@ from jianmu.message import Message, ai, human
 from jianmu.nodes import Timeout, ToolExecutor
 from jianmu.stores import SQLiteStore
 from jianmu.tool import MCPToolbox, ToolCall
-from tests.tool.mcpkit import PATIENCE, Phone, call, http, http_server, phone, stdio
+from tests.tool.mcpkit import (
+    PATIENCE,
+    Phone,
+    anyio_backend,  # noqa: F401  # a fixture
+    call,
+    http,
+    http_server,
+    phone,
+    stdio,
+)
 
 pytestmark = pytest.mark.anyio
 

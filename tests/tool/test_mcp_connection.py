@@ -12,15 +12,18 @@ import pytest
 
 from jianmu.errors import SetupError
 from jianmu.tool import MCPToolbox
-from tests.tool.mcpkit import PATIENCE, PROGRAM, call, http, http_server, phone, stdio
+from tests.tool.mcpkit import (
+    PATIENCE,
+    PROGRAM,
+    anyio_backend,  # noqa: F401  # a fixture
+    call,
+    http,
+    http_server,
+    phone,
+    stdio,
+)
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["asyncio", pytest.param("trio", marks=pytest.mark.full)])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The caller's backend: a connection has an event loop of its own, so the other one shows little more."""
-    return request.param
 
 
 UNKNOWN = "The connection to the MCP server '{0}' was lost during the call; whether '{1}' took effect is not known."
