@@ -57,11 +57,15 @@ def unpack(
                 members = _checked(archive, path, into, count, size)
             file.seek(0)
             with _opened(file, path) as archive:
-                for one in members:
-                    files.write(one.path, _content(archive, one))
+                _write(archive, members, files)
     except (*_BROKEN, RuntimeError) as error:  # zipfile has no other one for what is encrypted
         raise ValueError(f"'{path}' cannot be unpacked: {str(error)[:200] or type(error).__name__}") from None
     return [one.path for one in members]
+
+
+def _write(archive: Archive, members: list[Member], files: ThreadFiles) -> None:
+    for one in members:
+        files.write(one.path, _content(archive, one))
 
 
 @contextmanager

@@ -170,12 +170,16 @@ def kill_marked(mark: str) -> None:
     """Kill the processes that have a mark in their environment, until there are none."""
     for _ in range(50):
         found = list(_marked(f"{MARK}={mark}".encode()))
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # what is stopped starts no others
-            for pid in found:
-                with suppress(OSError):
-                    os.kill(pid, number)
         if not found:
             return
+        _send(found, signal.SIGSTOP)  # what is stopped starts no others
+        _send(found, signal.SIGKILL)
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, number)
 
 
 def _marked(sought: bytes) -> Iterator[int]:
