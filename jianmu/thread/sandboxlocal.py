@@ -176,7 +176,8 @@ class LocalSandbox:
             "processes": limits.processes,
             "file_size": limits.file_size,
             "grace": limits.grace,
-            "separate": self._separate,
+            "separate": self._separate
+            and self.is_separate is not False,  # what this machine refuses is not tried again
         }
 
     # Files

@@ -44,12 +44,12 @@ class Output:
         """Return the output, with a note where something is missing."""
         head, tail = bytes(self._head), b"".join(self._tail)
         if len(head) + len(tail) == self.size and len(tail) <= self._half:
-            return (head + tail).decode("utf-8", "replace")
+            return _clean((head + tail).decode("utf-8", "replace"))
         tail = tail[-self._half :]
         missing = self.size - len(head) - len(tail)
         note = f"\n[cut: {missing} of {self.size} bytes are left out here]\n"
         begin, end = (part.decode("utf-8", "replace") for part in (head, tail))
-        return self._without_end(begin) + note + self._without_begin(end)
+        return _clean(self._without_end(begin) + note + self._without_begin(end))
 
     def _without_end(self, text: str) -> str:
         """Return a text without the first part of what is hidden at its end."""
@@ -60,3 +60,8 @@ class Output:
         """Return a text without the last part of what is hidden at its beginning."""
         begins = (n for one in self._hidden for n in range(len(one), 0, -1) if text.startswith(one[-n:]))
         return text[max(begins, default=0) :]
+
+
+def _clean(text: str) -> str:
+    """Return a text that every store takes: a NUL is one for none of them."""
+    return text.replace("\0", "\ufffd")

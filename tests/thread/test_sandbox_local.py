@@ -122,6 +122,12 @@ async def test_a_long_output_keeps_its_beginning_and_its_end(tmp_path: Path) -> 
         assert not [part for part in (tmp_path.name[:8], tmp_path.name[-8:]) if any(part in one for one in rest)]
 
 
+async def test_output_that_is_no_text_is_shown_as_far_as_it_is_one(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, and NULs, which some stores do not take, are replaced."""
+    with none_left(tmp_path):
+        assert (await box(tmp_path).bash(r"printf 'a\377b\0c'")).output == "a\ufffdb\ufffdc"
+
+
 async def test_a_program_that_cannot_be_started_is_told(tmp_path: Path) -> None:
     """The text says what is wrong, for the model."""
     sandbox = box(tmp_path)
