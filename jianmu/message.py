@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, TypeAlias, cast  # Any: Message's other fields
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: Message's other fields
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from jianmu.tool.types import PARTS, Content, FilePart, ImagePart, TextPart, ToolCall, ToolResult, content_of
+from jianmu.tool.types import (
+    PARTS,
+    Content,
+    FilePart,
+    ImagePart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    content_of,
+    whole_json,
+)
 
 __all__ = ["FilePart", "ImagePart", "Message", "TextPart", "Usage", "ai", "human", "system", "tool_result"]
 
@@ -89,7 +99,7 @@ class Message(BaseModel):
     tool_call_id: str | None = None
     is_error: bool = False
     usage: Usage | None = None
-    metadata: dict[str, JsonValue] | None = None
+    metadata: Annotated[dict[str, JsonValue] | None, AfterValidator(whole_json)] = None
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:

@@ -7,6 +7,7 @@ in the message's metadata under `KEPT`, without the text and the calls, which th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # an extra: it may be absent
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 KEPT = "provider"
 """The key of a message's metadata under which a provider's own data is."""
 
@@ -33,7 +35,7 @@ def wire_messages(messages: Sequence[Message]) -> list[wire.ModelMessage]:
     """Return a conversation as requests and responses by turns."""
     from pydantic_ai import messages as wire  # noqa: PLC0415  # an extra
 
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    names = {call.id: _named(call) for message in messages for call in message.tool_calls}
     found: list[wire.ModelMessage] = []
     for message in messages:
         if message.role == "ai":
@@ -243,7 +245,12 @@ def _call(part: wire.ToolCallPart) -> ToolCall:
 def _call_part(call: ToolCall) -> wire.ToolCallPart:
     from pydantic_ai import messages as wire  # noqa: PLC0415  # an extra
 
-    return wire.ToolCallPart(call.name, call.arguments if call.raw is None else call.raw, call.id)
+    return wire.ToolCallPart(_named(call), call.arguments if call.raw is None else call.raw, call.id)
+
+
+def _named(call: ToolCall) -> str:
+    """Return a call's tool as providers take it; a model may have called one by a name that none can have."""
+    return _NO_NAME.sub("_", call.name)[:64] or "unknown"
 
 
 def _usage(response: wire.ModelResponse) -> Usage:

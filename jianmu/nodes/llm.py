@@ -13,12 +13,12 @@ from jianmu.engine.state import WRITER, Clear, Replace
 from jianmu.engine.tree import path_of
 from jianmu.engine.typefit import fits
 from jianmu.errors import SetupError
-from jianmu.message import Message
+from jianmu.message import Message, ai
 from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
 from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of
 from jianmu.nodes.beside import beside
-from jianmu.nodes.pairing import call_ids, with_own_ids
+from jianmu.nodes.pairing import call_ids, with_own_ids, without_half
 from jianmu.nodes.replies import ModelNode, Prompt
 from jianmu.nodes.skill import told_of_skills, with_skills
 from jianmu.nodes.streaming import Shown
@@ -142,8 +142,7 @@ class AgentLLMNode(ModelNode):
 
     def _write(self, reply: Finish, value: Any, shown: Shown) -> None:
         """Write what came of a reply, in as few writes as there are places."""
-        taken = call_ids(conversation.messages_of(self.context)) if reply.message.tool_calls else set[str]()
-        message = with_own_ids(reply.message, taken)
+        message = self._own(reply)
         if message.usage is None:
             message = message.model_copy(update={"usage": reply.usage})
         fields: dict[str, Any] = {"actions": [*message.tool_calls], "rounds": self._round()}
@@ -160,6 +159,15 @@ class AgentLLMNode(ModelNode):
         else:
             conversation.append(self.context, [message])
         self._put(fields, others)
+
+    def _own(self, reply: Finish) -> Message:
+        """Return the message of a reply as the conversation can keep it: no id in it was taken, no call is half one."""
+        known, message = conversation.messages_of(self.context), reply.message
+        if any(one.id == message.id for one in known):
+            message = message.model_copy(update={"id": ai().id})
+        if reply.reason == "length":
+            message = without_half(message)
+        return with_own_ids(message, call_ids(known)) if message.tool_calls else message
 
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""

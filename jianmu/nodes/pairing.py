@@ -76,6 +76,17 @@ def with_own_ids(message: Message, taken: set[str]) -> Message:
     )
 
 
+def without_half(message: Message) -> Message:
+    """Return a reply that was cut off without what stands for the arguments of a last call that has none yet.
+
+    Such a call may have been meant to have some: it is one whose arguments are no JSON object.
+    """
+    calls = message.tool_calls
+    if not calls or calls[-1].arguments or calls[-1].raw is not None:
+        return message
+    return message.model_copy(update={"tool_calls": (*calls[:-1], calls[-1].model_copy(update={"raw": ""}))})
+
+
 def call_ids(messages: Iterable[Message]) -> set[str]:
     """Return the ids of all calls of a conversation."""
     return {call.id for message in messages for call in message.tool_calls}

@@ -21,10 +21,12 @@ from jianmu.engine.events import ToolCalled, ToolReturned
 from jianmu.engine.journal import OnUnknown
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.suspend import Suspended, is_suspension
+from jianmu.engine.tree import path_of
 from jianmu.errors import OutcomeUnknownError, SetupError
 from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
+from jianmu.nodes.beside import beside
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
@@ -97,8 +99,15 @@ class ToolExecutor(AsyncNode):
         self._opened = 0
 
     def on_bound(self) -> None:
-        """Refuse a state without a conversation."""
+        """Refuse a state without a conversation, and another executor that would carry out the same calls."""
         conversation.require(self.context.manager, self.context.path)
+        if (other := next((one for one in beside(self) if isinstance(one, ToolExecutor)), None)) is not None:
+            one, two = sorted((path_of(self), path_of(other)))
+            raise SetupError(
+                f"nodes '{one}' and '{two}' may run at the same time and would both carry out the calls of the last "
+                f'reply: give each branch a conversation of its own, Agent(branch, Schema).as_node("{self.name}")',
+                path=self.context.path,
+            )
 
     async def open(self) -> None:
         """Open the box for as long as the tree is open."""

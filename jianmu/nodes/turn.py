@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any  # Any: JSON
 
@@ -14,6 +15,9 @@ from jianmu.engine.questions import digest
 from jianmu.message import Usage, tool_result
 from jianmu.nodes import conversation
 from jianmu.tool.types import Content, ToolCall
+
+_PLAIN = re.compile(r"[\w.:-]{1,100}")
+"""Ids that can stand in a key."""
 
 CUT_OFF = "was cut off, since its turn was ended; whether it took effect is not known."
 NOT_CALLED = "was not called, since its turn was ended before."
@@ -72,7 +76,8 @@ class Turn:
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
-        return f"{call.id}@{self._name}"
+        id = call.id if _PLAIN.fullmatch(call.id) else digest("call", call.id)
+        return f"{id}@{self._name}"
 
     def due(self, context: NodeContext) -> list[int]:
         """Return the calls that have no result in the conversation."""

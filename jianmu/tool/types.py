@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: JSON
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict, model_validator
 from pydantic_core import from_json, to_json
@@ -28,6 +28,15 @@ def _by_reference(url: str | None) -> str | None:
 
 def _path_text(path: object) -> object:
     return os.fspath(cast("os.PathLike[str]", path)) if isinstance(path, os.PathLike) else path
+
+
+def whole_json(value: Any) -> Any:
+    """Return a JSON value all of whose texts, names included, UTF-8 can hold."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, dict):
+        return {whole_text(name): whole_json(one) for name, one in cast("dict[str, Any]", value).items()}
+    return [whole_json(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 Text: TypeAlias = Annotated[str, Strict(), AfterValidator(whole_text)]  # strict, for bytes are no text
@@ -120,9 +129,9 @@ class ToolCall(BaseModel):
 
     model_config = _FROZEN
 
-    id: str
-    name: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    id: Text
+    name: Text
+    arguments: Annotated[dict[str, JsonValue], AfterValidator(whole_json)] = Field(default_factory=dict)
     raw: Text | None = None
 
     @classmethod
