@@ -31,9 +31,11 @@ from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
 from jianmu.tool.base import Tool
+from jianmu.tool.cut import cut
 from jianmu.tool.toolbox import Toolbox
 from jianmu.tool.types import Content, TextPart, ToolCall, ToolResult
 
+_EDIT_CHARS = 10_000
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
 
 
@@ -61,6 +63,7 @@ class ToolExecutor(AsyncNode):
     SUCCESS when the results are in; at once when there is nothing to call.
     RUNNING while a call is carried out, and while a question of a call is open.
     Halting cancels what is carried out; those calls, and those that were not begun, get a result that says so.
+    Two that may run at the same time on one conversation are refused.
 
     Args:
         name: the node's name.
@@ -265,9 +268,17 @@ class ToolExecutor(AsyncNode):
 
 
 async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResult:
-    """Return what came of a call; a cancellation that nobody outside of the tool has asked for is its error."""
+    """Return what came of a call; a cancellation that nobody outside of the tool has asked for is its error.
+
+    A tool one part of which has asked, and others have failed while they were ended for that, has asked.
+    """
     try:
         return await tool.call(call, context=context)
+    except BaseExceptionGroup as group:
+        asked, failed = group.split(is_suspension)
+        if asked is None or not isinstance(failed, ExceptionGroup | None):
+            raise
+        raise Suspended from failed
     except anyio.get_cancelled_exc_class():
         if anyio.current_effective_deadline() == -math.inf:
             raise
@@ -277,7 +288,8 @@ async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResul
 
 def with_edit(call: ToolCall, content: Content) -> Content:
     """Return a result that tells the model with which arguments its call was carried out."""
-    note = f"[The person who approved this call has changed its arguments to {json.dumps(call.arguments)}]"
+    arguments = cut(json.dumps(call.arguments, ensure_ascii=False), _EDIT_CHARS)
+    note = f"[The person who approved this call has changed its arguments to {arguments}]"
     return f"{note}\n{content}" if isinstance(content, str) else (TextPart(text=note), *content)
 
 

@@ -179,3 +179,41 @@ async def test_a_tool_that_ends_the_process_or_cannot_say_why(is_async: bool, er
     )
     assert (await scene.run()).status is SUCCESS
     assert scene.told == [("a", f"'bad' failed: {text}", True), ("b", "b is done", False)]
+
+
+async def test_one_part_of_a_tool_asks_and_another_fails_at_its_end() -> None:
+    """The tool has asked; after the answer it is entered again, and its result is what comes of it then."""
+
+    async def fails_at_its_end() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError
+
+    async def parts(label: str, context: NodeContext) -> str:
+        """Ask, beside other work."""
+        answers: list[str] = []
+
+        async def ask() -> None:
+            answers.append(await context.ask(Request("sure?")))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            if not context.run.interaction.ids():
+                group.start_soon(fails_at_its_end)
+        return f"{label}: {answers[0]}"
+
+    scene = Scene(call("a", "parts"), call("b"), make=lambda bench: [Tool(parts), bench.tool()])
+    (question,) = (await scene.run()).suspensions
+    assert (question.message, question.tool_call_id) == ("sure?", "a")
+    assert (await scene.agent.resume("yes")).status is SUCCESS
+    assert scene.told == [("a", "a: yes", False), ("b", "b is done", False)]
+
+
+async def test_edited_arguments_are_told_in_short() -> None:
+    """The note about what a person has put in is no longer than a model can read, and in the letters of that person."""
+    scene = Scene(call("a"), make=lambda bench: [bench.tool(requires_approval=True, max_result_chars=10)])
+    await scene.run()
+    await scene.agent.resume({"approved": True, "editedArgs": {"label": "ä" * 1_000_000}})
+    ((_, text, is_error),) = scene.told
+    assert ('changed its arguments to {"label": "äää' in text, is_error, len(text) < 11_000) == (True, False, True)
