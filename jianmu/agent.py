@@ -40,7 +40,7 @@ from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 S = TypeVar("S", bound=BaseModel)
 
 
-class NoState(BaseModel):
+class NoState(BaseModel, defer_build=True):
     """The state of an agent that was given none."""
 
 
