@@ -54,5 +54,7 @@ def _needs_model(item: pytest.Item) -> bool:
 
 def _is_slow(item: pytest.Item) -> bool:
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    pair = (params.get("any_store", params.get("store")), params.get("anyio_backend"))
-    return item.get_closest_marker("full") is not None or pair in ONCE
+    backend = params.get("anyio_backend")
+    if item.get_closest_marker("full") or (backend == "trio" and item.get_closest_marker("slow_on_trio")):
+        return True
+    return (params.get("any_store", params.get("store")), backend) in ONCE

@@ -22,7 +22,7 @@ from tests.cases.leaves import FAILURE, SUCCESS
 from tests.model.server import Answer, Server, called, chunk, said, serving
 from tests.nodes.talk import Talk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow_on_trio]
 
 
 @tool

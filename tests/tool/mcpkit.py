@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 from anyio.abc import Process, SocketStream
 
 from jianmu.tool import MCPToolbox, ToolCall, ToolResult, mcp_http, mcp_stdio
@@ -19,12 +18,6 @@ from jianmu.tool import MCPToolbox, ToolCall, ToolResult, mcp_http, mcp_stdio
 PROGRAM = str(Path(__file__).with_name("mcpserver.py"))
 PATIENCE = 60.0
 """Seconds after which a test has failed; a loaded machine takes some to start a process."""
-
-
-@pytest.fixture(params=["asyncio", pytest.param("trio", marks=pytest.mark.full)])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The caller's backend: a connection has an event loop of its own, so the other one shows little more."""
-    return request.param
 
 
 class Phone:

@@ -15,7 +15,7 @@ from jianmu.errors import MissingExtraError, SetupError
 from jianmu.tool import ImagePart, TextPart, Toolbox, ToolCall, mcp_http, mcp_stdio
 from tests.tool.mcpkit import PATIENCE, call, phone, stdio, threads
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow_on_trio]
 
 
 async def test_the_tools_are_the_servers_own() -> None:

@@ -22,7 +22,6 @@ from jianmu.tool import MCPToolbox, ToolCall
 from tests.tool.mcpkit import (
     PATIENCE,
     Phone,
-    anyio_backend,  # noqa: F401  # a fixture
     call,
     http,
     http_server,
@@ -30,7 +29,7 @@ from tests.tool.mcpkit import (
     stdio,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow_on_trio]
 
 
 class Talk(BaseModel):

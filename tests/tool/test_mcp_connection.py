@@ -15,7 +15,6 @@ from jianmu.tool import MCPToolbox
 from tests.tool.mcpkit import (
     PATIENCE,
     PROGRAM,
-    anyio_backend,  # noqa: F401  # a fixture
     call,
     http,
     http_server,
@@ -23,7 +22,7 @@ from tests.tool.mcpkit import (
     stdio,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow_on_trio]
 
 
 UNKNOWN = "The connection to the MCP server '{0}' was lost during the call; whether '{1}' took effect is not known."
