@@ -42,6 +42,7 @@ class Server:
         server.ensure_pgdata_inited()
         with (server.pgdata / "postgresql.conf").open("a") as options:
             options.write("fsync = off\n")  # the machine will not lose power; ending the server is no such thing
+            options.write("max_connections = 300\n")  # some tests have a hundred agents, with a store each
         server.start()
         return server
 
