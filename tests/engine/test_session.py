@@ -8,12 +8,16 @@ import anyio
 import anyio.to_thread
 import pytest
 from py_trees.behaviour import Behaviour
+from py_trees.common import Status
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.engine.interaction import Request
 from jianmu.engine.limits import Limits
+from jianmu.engine.node import AsyncNode
 from jianmu.engine.questions import Answer
 from jianmu.errors import AlreadyAnsweredError, SetupError, StateWriteError, StoreError, ThreadBusyError
+from jianmu.nodes import Repeat, Retry
 from jianmu.stores import MemoryStore
 from tests.anystore import Stores, each_store
 from tests.cases.leaves import nothing_left
@@ -287,3 +291,29 @@ def test_synchronous_callers_go_on_from_loop_to_loop(any_store: Stores) -> None:
             last = portal.call(anyio.to_thread.run_sync, lambda: mine.resume_sync("x"))
             assert last.status is SUCCESS
     assert done == ["t"] * 3
+
+
+class Checked(AsyncNode):
+    """Succeeds if the answer is not 0."""
+
+    async def update_async(self) -> Status:
+        """Ask."""
+        return SUCCESS if await self.ask(Request("How many?", answer=int), key="n") else Status.FAILURE
+
+
+@each_store
+@pytest.mark.anyio
+async def test_what_is_asked_again_by_an_attempt_is_open_in_the_store(any_store: Stores) -> None:
+    """A Retry begins a Repeat anew, whose rounds have the numbers that they had: the question waits for an answer."""
+
+    def fresh() -> Agent[Any]:
+        tree = Retry("try", Repeat("rounds", Checked("ask"), times=2), attempts=2)
+        return Agent(tree, Desk, store=any_store())
+
+    with anyio.fail_after(20):
+        outcome = await fresh().run_until_suspend(thread_id="t1")
+        for answer in (1, 0, 1):
+            pending = await any_store.reader().inbox.pending()
+            assert [one.id for one in pending] == [one.id for one in outcome.suspensions]
+            outcome = await fresh().resume(answer, thread_id="t1")
+    assert not outcome.suspended
