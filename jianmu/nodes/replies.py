@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -99,9 +100,9 @@ class ModelNode(AsyncNode):
         self._failed()
         return Status.FAILURE
 
+    @abstractmethod
     async def _work(self) -> Status:
         """Ask, and write what came of it."""
-        raise NotImplementedError
 
     def _failed(self) -> None:
         """Put the state in order after a failure."""
