@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import ClassVar
 
 from py_trees.common import Status
 
@@ -16,6 +17,7 @@ from jianmu.engine.node import Node
 from jianmu.errors import SetupError
 from jianmu.thread.files import AREAS, VIRTUAL, ThreadFiles
 from jianmu.thread.items import ThreadPaths
+from jianmu.thread.part import Part
 
 _PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _VIRTUAL = re.compile(rf"(?<![\w./-]){re.escape(VIRTUAL)}(?![\w-]|\.\w)")
@@ -88,7 +90,7 @@ def expanded(text: str, folder: Path) -> str:
     return _VIRTUAL.sub(lambda _: str(folder), text)
 
 
-class ThreadData(Node):
+class ThreadData(Part, Node):
     """Write where the thread's files are, `thread_data`, in each run anew: no checkpoint has it.
 
     Reads nothing; writes `thread_data`. It comes before everything that uses files: the first child of the run.
@@ -99,18 +101,13 @@ class ThreadData(Node):
         folders: where the folders of threads are.
     """
 
+    writes: ClassVar[tuple[str, ...]] = ("thread_data",)
+
     def __init__(self, name: str | None = None, *, folders: ThreadFolders) -> None:
         super().__init__(name)
         if not isinstance(folders, ThreadFolders):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
             raise SetupError(f'ThreadData("{self.name}", folders=ThreadFolders("./threads")), not folders={folders!r}')
         self.folders = folders
-
-    def on_bound(self) -> None:
-        """Refuse a state that has no place for them."""
-        if "thread_data" not in self.context.manager.schema.fields:
-            path = self.context.path
-            text = f"node '{path}' needs the field thread_data: class State(ThreadDataState, ...)"
-            raise SetupError(text, path=path)
 
     def update(self) -> Status:
         """Write the paths, unless they are there."""

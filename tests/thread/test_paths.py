@@ -101,7 +101,9 @@ def test_a_state_without_the_field_is_refused(tmp_path: Path) -> None:
         pass
 
     data = ThreadData("data", folders=ThreadFolders(tmp_path))
-    with pytest.raises(SetupError, match=r"node 'data' needs the field thread_data: class State\(ThreadDataState"):
+    with pytest.raises(
+        SetupError, match=r"node 'data' needs the field thread_data, which Empty lacks: class Empty\(ThreadDataState"
+    ):
         Agent(data, state_schema=Empty)
     assert Agent(ThreadData("data", folders=ThreadFolders(tmp_path)), state_schema=ThreadDataState)
     with pytest.raises(SetupError, match=r'ThreadData\("data", folders=ThreadFolders\("./threads"\)\)'):

@@ -1,0 +1,106 @@
+"""What a node of a thread's tree says of itself, and the check that the tree around it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, TypeAlias
+
+from py_trees.behaviour import Behaviour
+
+from jianmu.engine.node import NodeMixin
+from jianmu.engine.tree import descend, path_of
+from jianmu.errors import SetupError
+from jianmu.thread import state
+
+Kinds: TypeAlias = tuple[type[Behaviour], ...]
+
+
+class Part(NodeMixin, Behaviour):
+    """A node that says what it needs; a tree in which that is not so is refused before its first tick.
+
+    Attributes:
+        reads: the fields that it reads.
+        writes: the fields that it writes; the schema has both.
+        requires: kinds of nodes of which the tree has one each.
+        before: kinds whose nodes all come later in the tree's order: parents first, then from left to right.
+        after: kinds whose nodes all come earlier.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    writes: ClassVar[tuple[str, ...]] = ()
+    requires: ClassVar[Kinds] = ()
+    before: ClassVar[Kinds] = ()
+    after: ClassVar[Kinds] = ()
+
+    def on_bound(self) -> None:
+        """Refuse a schema without the fields, and a tree in another order.
+
+        Raises:
+            SetupError: with what to write.
+        """
+        require_fields(self, *self.reads, *self.writes)
+        around = [*_on_this_state(_top(self))]
+        for kind in self.requires:
+            if not any(isinstance(node, kind) for node in around):
+                raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)} it")
+        self._check_order(around)
+
+    def _check_order(self, around: Sequence[Behaviour]) -> None:
+        place = next(place for place, node in enumerate(around) if node is self)
+        for node in around[:place]:
+            if isinstance(node, self.before):
+                raise self._refused(f"comes after '{path_of(node)}', which uses what it does: put it before that node")
+        for node in around[place + 1 :]:
+            if isinstance(node, self.after):
+                raise self._refused(f"comes before '{path_of(node)}', whose work it uses: put it after that node")
+
+    def _side(self, kind: type[Behaviour]) -> str:
+        """Return on which side of the node others of a kind belong."""
+        return "below or after" if issubclass(kind, self.before) else "before"
+
+    def _refused(self, why: str) -> SetupError:
+        path, kind = self.context.path, type(self).__name__
+        return SetupError(f"node '{path}' ({kind}) {why}", path=path)
+
+
+def require_fields(node: NodeMixin, *names: str) -> None:
+    """Refuse a schema that lacks a field.
+
+    Raises:
+        SetupError: with the part of the state to derive from.
+    """
+    schema, path = node.context.manager.schema, node.context.path
+    for name in names:
+        if name not in schema.fields:
+            bases = _PARTS.get(name, "...")
+            model, line = schema.model.__name__, f"class {schema.model.__name__}({bases}, ...)"
+            raise SetupError(f"node '{path}' needs the field {name}, which {model} lacks: {line}", path=path)
+
+
+def _top(node: Behaviour) -> Behaviour:
+    """Return the highest node on the same state."""
+    while node.parent is not None and getattr(node.parent, "inner_state", None) is None:
+        node = node.parent
+    return node
+
+
+def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:
+    """Yield the nodes of a tree, parents first, without those inside of an agent used as a node."""
+    hidden: set[int] = set()
+    for node in descend(top):
+        if id(node) in hidden or getattr(node, "inner_state", None) is not None:
+            hidden |= {id(below) for below in node.children}
+        if id(node) not in hidden:
+            yield node
+
+
+def _a(kind: type[Behaviour]) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+
+
+_PARTS = {
+    field: part.__name__
+    for part in vars(state).values()
+    if isinstance(part, type) and part.__name__.endswith("State") and part.__name__ != "ThreadState"
+    for field in getattr(part, "__annotations__", {})
+}
