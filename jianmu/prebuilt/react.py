@@ -6,48 +6,33 @@ import operator
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack  # Any: the snapshot, and options of an Agent
 
 from py_trees.behaviour import Behaviour
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 
 from jianmu.agent import Agent
 from jianmu.engine.journal import OnUnknown
-from jianmu.engine.state import Ephemeral, Internal
-from jianmu.message import Message, Usage
+from jianmu.message import Message
 from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import AgentLLMNode, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector
 from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.approvals import ApprovalOptions, Remember
 from jianmu.nodes.base import Number
 from jianmu.nodes.delegates import acting
+from jianmu.nodes.fields import RepliesState
 from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt
-from jianmu.tool.types import ToolCall
 
 S = TypeVar("S", bound=BaseModel)
 MAX_ROUNDS = 20
 
 
-class ReActState(BaseModel):
-    """What a ReAct agent keeps; derive from it to add fields.
+class ReActState(RepliesState):
+    """What a ReAct agent keeps, the conversation and all that its nodes write; derive from it to add fields.
 
     Attributes:
         messages: the conversation.
-        final_answer: the answer of this run, or None.
-        done: whether there is one.
-        actions: the calls of the last reply.
-        rounds: the replies of this run.
-        streaming_output: the text of the reply that is coming in.
-        usage: what the thread has used.
-        approvals: what people have decided for the whole thread; no input can write it.
     """
 
     messages: Annotated[list[Message], operator.add] = Field(default_factory=list[Message])
-    final_answer: Annotated[str | None, Ephemeral(scope="run")] = None
-    done: Annotated[bool, Ephemeral(scope="run")] = False
-    actions: Annotated[list[ToolCall], Ephemeral(scope="step")] = Field(default_factory=list[ToolCall])
-    rounds: Annotated[int, Ephemeral(scope="run")] = 0
-    streaming_output: Annotated[str, Ephemeral(scope="call")] = ""
-    usage: Usage = Field(default_factory=Usage)
-    approvals: Annotated[dict[str, JsonValue], Internal()] = Field(default_factory=dict[str, JsonValue])
 
 
 class ActOptions(TypedDict, total=False):

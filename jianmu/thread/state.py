@@ -21,7 +21,8 @@ from jianmu.engine.state import (
     ordered_union,
     same_or_error,
 )
-from jianmu.message import Message, Usage
+from jianmu.message import Message
+from jianmu.nodes.fields import RepliesState
 from jianmu.thread.folds import (
     DELEGATIONS,
     SKILLS,
@@ -47,7 +48,6 @@ from jianmu.thread.items import (
     UploadedFile,
     ViewedImage,
 )
-from jianmu.tool.types import ToolCall
 
 T = TypeVar("T", default=JsonValue)
 
@@ -61,28 +61,6 @@ class MessagesState(BaseModel):
     """
 
     messages: Annotated[list[Message], add_by_id()] = Field(default_factory=list[Message])
-
-
-class RepliesState(BaseModel):
-    """What the nodes write that ask the model and call its tools.
-
-    Attributes:
-        final_answer: the answer of this run, or None.
-        done: whether there is one.
-        actions: the calls of the last reply.
-        rounds: the replies of this run.
-        streaming_output: the text of the reply that is coming in.
-        usage: what the thread has used.
-        approvals: what people have decided for the whole thread; no input can write it.
-    """
-
-    final_answer: Annotated[str | None, Ephemeral(scope="run")] = None
-    done: Annotated[bool, Ephemeral(scope="run")] = False
-    actions: Annotated[list[ToolCall], Ephemeral(scope="step")] = Field(default_factory=list[ToolCall])
-    rounds: Annotated[int, Ephemeral(scope="run")] = 0
-    streaming_output: Annotated[str, Ephemeral(scope="call")] = ""
-    usage: Usage = Field(default_factory=Usage)
-    approvals: Annotated[dict[str, JsonValue], Internal()] = Field(default_factory=dict[str, JsonValue])
 
 
 class StructuredState(BaseModel, Generic[T]):
