@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias  # Any: snapshots, states and options are the users'
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias  # Any: snapshots, states and options are the users'
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -35,6 +35,7 @@ from jianmu.tool.types import ToolCall, ToolResult, content_of
 
 Taking: TypeAlias = Callable[..., Mapping[str, Any]]
 Giving: TypeAlias = str | Callable[[Any], Any]
+Standing: TypeAlias = Literal["pending", "running", "completed", "failed", "cancelled", "timed_out"]
 _GOES_UP = (SetupError, RunError, StoreError)
 
 
@@ -163,6 +164,13 @@ class Delegate(Tool):
             problem = f"'{self.name}' was carried out, but its result cannot be shown: {error}."
         return CallOutcome(content=problem, is_error=True)
 
+    def standing(self, node: Delegated, outcome: CallOutcome) -> Standing:
+        """Return how a call stands that a tree has done."""
+        return "failed" if outcome.is_error else "completed"
+
+    def note(self, call: ToolCall, stands: Standing, context: NodeContext, outcome: CallOutcome | None = None) -> None:
+        """Be told how a call stands, and what came of it; who keeps a ledger overrides it."""
+
 
 def do_task(
     task: Annotated[str, Field(description="What is to be done, and all that has to be known for it.")],
@@ -268,6 +276,8 @@ class DelegateExecutor(Branch):
             if self._calls.status is Status.RUNNING:
                 return Status.RUNNING
             self._turn, self._waiting = self._calls.turn, [*self._calls.left]
+            for work in self._waiting:
+                self._note(work, "pending")
         for place, node in enumerate(self._delegates):
             yield from self._drive(self._turn, place, node)
         if self._busy or self._waiting:
@@ -289,6 +299,7 @@ class DelegateExecutor(Branch):
         if work.is_edited:
             outcome = outcome.model_copy(update={"content": with_edit(work.call, outcome.content)})
         turn.outcomes[work.place] = outcome
+        self._note(work, tool.standing(node, outcome), outcome)
         del self._busy[place]
         self._calls.context.emit(ToolReturned(call_id=work.call.id, name=tool.name, is_error=outcome.is_error))
         Pass.current().again = Pass.current().again or bool(self._waiting)
@@ -304,10 +315,11 @@ class DelegateExecutor(Branch):
             try:
                 node.given = tool.input_of(work.call)
             except ValueError as error:
-                turn.fail(work.place, str(error))
+                self._note(work, "failed", turn.fail(work.place, str(error)))
                 continue
             self._busy[place] = work
             turn.begun.add(work.place)
+            self._note(work, "running")
             call = work.call
             self._calls.context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
             return work
@@ -318,6 +330,12 @@ class DelegateExecutor(Branch):
         is_over = new_status is Status.INVALID and self.status is Status.RUNNING
         if is_over and self._turn is not None and not self.context.run.is_parking:
             self._turn.close(self._calls.context)
+            for work in (*self._busy.values(), *self._waiting):
+                self._note(work, "cancelled")
+
+    def _note(self, work: Work, stands: Standing, outcome: CallOutcome | None = None) -> None:
+        assert isinstance(work.tool, Delegate)
+        work.tool.note(work.call, stands, self._calls.context, outcome)
 
     def memento(self) -> Any:  # Any: JSON
         """Return the calls of delegates and all results, once plain calls are done."""
