@@ -40,6 +40,7 @@ from jianmu.thread.state import (
     UploadsState,
     ViewedImagesState,
 )
+from jianmu.thread.task import Task, TaskState, task
 from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
 
 __all__ = [
@@ -66,6 +67,8 @@ __all__ = [
     "StateMessageStore",
     "StructuredState",
     "SummaryState",
+    "Task",
+    "TaskState",
     "ThreadData",
     "ThreadDataState",
     "ThreadFiles",
@@ -85,5 +88,6 @@ __all__ = [
     "local_sandboxes",
     "renamed",
     "sandbox_tools",
+    "task",
     "title_of_text",
 ]
