@@ -18,7 +18,7 @@ from jianmu.model.base import ChatModel, Finish, Settings, ToolSpec
 from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of
 from jianmu.nodes.beside import beside
-from jianmu.nodes.pairing import call_ids, with_own_ids, without_half
+from jianmu.nodes.pairing import KnownIds, with_own_ids, without_half
 from jianmu.nodes.replies import ModelNode, Prompt
 from jianmu.nodes.skill import told_of_skills, with_skills
 from jianmu.nodes.streaming import Shown
@@ -84,6 +84,7 @@ class AgentLLMNode(ModelNode):
         self.namespace = namespace
         self._places: dict[str, str | None] = {}
         self._answers: list[str] = []
+        self._known = KnownIds()
 
     async def open(self) -> None:
         """Open the model and the tools for as long as the tree is open."""
@@ -162,12 +163,13 @@ class AgentLLMNode(ModelNode):
 
     def _own(self, reply: Finish) -> Message:
         """Return the message of a reply as the conversation can keep it: no id in it was taken, no call is half one."""
-        known, message = conversation.messages_of(self.context), reply.message
-        if any(one.id == message.id for one in known):
+        known, message = self._known, reply.message
+        known.look(conversation.messages_of(self.context))
+        if message.id in known.messages:
             message = message.model_copy(update={"id": ai().id})
         if reply.reason == "length":
             message = without_half(message)
-        return with_own_ids(message, call_ids(known)) if message.tool_calls else message
+        return with_own_ids(message, known.calls) if message.tool_calls else message
 
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from jianmu.message import Message, tool_result
 from jianmu.tool.types import ToolCall
@@ -17,9 +17,77 @@ def paired(messages: Iterable[Message]) -> list[Message]:
     call whose id another call had before gets an id of its own. All other messages stay as they are, in their order,
     and what is paired already comes out the same.
     """
-    given = [*messages]
-    if _is_paired(given):
+    return Pairing()(messages)
+
+
+class Held:
+    """The messages that somebody has looked at, so that of a conversation that goes on only the rest has to be."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    def fresh(self, messages: list[Message]) -> list[Message] | None:
+        """Return what has come after the messages that are held, or None where these are not the same any more."""
+        count = len(self._messages)
+        if not count:
+            return messages
+        if len(messages) < count or messages[count - 1] is not self._messages[-1]:
+            return None
+        return messages[count:] if messages[:count] == self._messages else None
+
+    def hold(self, messages: list[Message]) -> None:
+        """Hold these messages."""
+        self._messages = messages
+
+
+class Pairing:
+    """Pair a conversation as `paired` does, over and over: of one that goes on, only what is new is looked at."""
+
+    def __init__(self) -> None:
+        self._held = Held()
+        self._taken = set[str]()
+
+    def __call__(self, messages: Iterable[Message]) -> list[Message]:
+        """Return the conversation paired."""
+        given = [*messages]
+        start = next((place for place, message in enumerate(given) if message.role != "system"), len(given))
+        talk = given[start:]  # a system prompt is a new message in each request
+        fresh = self._held.fresh(talk)
+        if fresh is None:
+            self._taken.clear()
+            self._held.hold([])
+            fresh = talk
+        ids = _ids_if_paired(fresh, self._taken)
+        if ids is None:
+            return _rearranged(given)
+        self._held.hold(talk)
+        self._taken |= ids
         return given
+
+
+class KnownIds:
+    """The ids of a conversation's messages and of their calls; of one that goes on, only what is new is looked at."""
+
+    def __init__(self) -> None:
+        self._held = Held()
+        self.messages = set[str]()
+        self.calls = set[str]()
+
+    def look(self, messages: Sequence[Message]) -> None:
+        """Have the ids of these messages."""
+        talk = [*messages]
+        fresh = self._held.fresh(talk)
+        if fresh is None:
+            self.messages.clear()
+            self.calls.clear()
+            fresh = talk
+        self.messages.update(message.id for message in fresh)
+        self.calls.update(call.id for message in fresh for call in message.tool_calls)
+        self._held.hold(talk)
+
+
+def _rearranged(given: Sequence[Message]) -> list[Message]:
+    """Return a conversation that is not paired as one that is."""
     results = _results(given)
     made: list[Message] = []
     taken: set[str] = set()
@@ -27,6 +95,7 @@ def paired(messages: Iterable[Message]) -> list[Message]:
         if message.role == "tool":
             continue
         whole = with_own_ids(message, taken)
+        taken.update(call.id for call in whole.tool_calls)
         made.append(whole)
         for number, call in enumerate(whole.tool_calls):
             result = results.get((place, number))
@@ -34,8 +103,8 @@ def paired(messages: Iterable[Message]) -> list[Message]:
     return made
 
 
-def _is_paired(messages: Sequence[Message]) -> bool:
-    """Whether a conversation is as it should be already, as it is most often: a long one is looked at each time."""
+def _ids_if_paired(messages: Sequence[Message], before: Collection[str]) -> set[str] | None:
+    """Return the ids of the calls if what follows on other calls is as it should be already, as it is most often."""
     taken: set[str] = set()
     awaited: list[str] = []
     for message in messages:
@@ -43,12 +112,12 @@ def _is_paired(messages: Sequence[Message]) -> bool:
             awaited.pop()
             continue
         if awaited or message.role == "tool":
-            return False
+            return None
         if message.tool_calls:
             awaited = _taken(message.tool_calls, taken)
             if not awaited:
-                return False
-    return not awaited
+                return None
+    return taken if not awaited and taken.isdisjoint(before) else None
 
 
 def _taken(calls: Sequence[ToolCall], taken: set[str]) -> list[str]:
@@ -62,12 +131,11 @@ def _taken(calls: Sequence[ToolCall], taken: set[str]) -> list[str]:
     return ids
 
 
-def with_own_ids(message: Message, taken: set[str]) -> Message:
-    """Return a message none of whose calls has an id that is taken; its ids are taken then."""
+def with_own_ids(message: Message, taken: Collection[str]) -> Message:
+    """Return a message none of whose calls has an id that is taken, nor two of them the same."""
     names: list[str] = []
     for call in message.tool_calls:
-        names.append(next(name for name in _names(call.id) if name not in taken))
-        taken.add(names[-1])
+        names.append(next(name for name in _names(call.id) if name not in taken and name not in names))
     if all(call.id == name for call, name in zip(message.tool_calls, names, strict=True)):
         return message
     calls = zip(message.tool_calls, names, strict=True)
@@ -85,11 +153,6 @@ def without_half(message: Message) -> Message:
     if not calls or calls[-1].arguments or calls[-1].raw is not None:
         return message
     return message.model_copy(update={"tool_calls": (*calls[:-1], calls[-1].model_copy(update={"raw": ""}))})
-
-
-def call_ids(messages: Iterable[Message]) -> set[str]:
-    """Return the ids of all calls of a conversation."""
-    return {call.id for message in messages for call in message.tool_calls}
 
 
 def _names(id: str) -> Iterator[str]:
