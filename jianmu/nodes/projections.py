@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
+from typing import Any, ClassVar, TypeAlias, cast  # Any: snapshots are the users'
 
 from py_trees.behaviour import Behaviour
+from pydantic import JsonValue
 
 from jianmu.engine.tree import ancestors
 from jianmu.errors import RunError, SetupError
@@ -30,16 +31,23 @@ TEXTS: Shape = (
 )
 PART_TOKENS = 1_000
 """What an image or a file is taken to cost."""
+ADDED: dict[str, JsonValue] = {"is_projected": True}
+"""The metadata of a message that a projection adds."""
 
 
 class RequestProjection(Wrapper):
     """Change each request of the LLM nodes below by `project(request, snapshot)`, or by a method of that name.
 
-    A request passes the projections above its node from the nearest one up, and the pairing check last. A projection is
-    pure: it returns another request, writes nothing, and the conversation stays as it is. It ends at an agent used as a
-    node: what is inside of one is not seen by projections outside.
+    A request passes the projections above its node from the nearest one up, then those that are late, and the pairing
+    check last. A projection is pure: it returns another request, writes nothing, and the conversation stays as it is.
+    It ends at an agent used as a node: what is inside of one is not seen by projections outside.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
+
+    Attributes:
+        is_late: whether it is to see what all others have left of the request, whichever of them stands nearer.
     """
+
+    is_late: ClassVar[bool] = False
 
     def __init__(self, name: str, child: Behaviour, *, project: Projection | None = None) -> None:
         super().__init__(name, child)
@@ -83,7 +91,7 @@ class Reminders(RequestProjection):
         """Return the request with what is due at its end."""
         due: Texts = self._remind()
         texts = [due] if isinstance(due, str) else [*(due or ())]
-        notes = [_note(f"reminder:{self.context.path}:{number}", text) for number, text in enumerate(texts) if text]
+        notes = [note(f"reminder:{self.context.path}:{number}", text) for number, text in enumerate(texts) if text]
         return replace(request, messages=[*request.messages, *notes]) if notes else request
 
 
@@ -127,7 +135,7 @@ class ContextBudget(RequestProjection):
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the messages for which there is room."""
-        groups = _groups(paired(request.messages))
+        groups = groups_of(paired(request.messages))
         kept = self._kept(groups)
         if len(kept) == len(groups):
             return request
@@ -156,11 +164,14 @@ class ContextBudget(RequestProjection):
 
 def projected(node: Behaviour, request: ModelRequest) -> ModelRequest:
     """Return a request after all projections above a node, the nearest first, and the pairing check."""
+    found: list[RequestProjection] = []
     for above in ancestors(node):
         if getattr(above, "inner_state", None) is not None:
             break
         if isinstance(above, RequestProjection):
-            request = above.apply(request)
+            found.append(above)
+    for above in sorted(found, key=lambda one: one.is_late):
+        request = above.apply(request)
     return replace(request, messages=paired(request.messages))
 
 
@@ -171,16 +182,17 @@ def tokens_of(message: Message) -> int:
     return 4 + (len(message.text) + calls) // 4 + parts * PART_TOKENS
 
 
-def _note(id: str, text: str) -> Message:
-    """Return a message that a projection adds."""
-    return human(f"<{id.partition(':')[0]}>\n{text}\n</{id.partition(':')[0]}>", id=id, metadata={"is_projected": True})
+def note(id: str, text: str) -> Message:
+    """Return a message that a projection adds; what stands before the colon of its id is told around the text."""
+    return human(f"<{id.partition(':')[0]}>\n{text}\n</{id.partition(':')[0]}>", id=id, metadata=ADDED)
 
 
-def _is_added(message: Message) -> bool:
+def is_added(message: Message) -> bool:
+    """Whether a projection has added a message."""
     return bool(message.metadata and message.metadata.get("is_projected"))
 
 
-def _groups(messages: Sequence[Message]) -> list[list[Message]]:
+def groups_of(messages: Sequence[Message]) -> list[list[Message]]:
     """Return a paired conversation in the pieces that stay or go as one: a message with the results of its calls."""
     groups: list[list[Message]] = []
     for message in messages:
@@ -194,8 +206,8 @@ def _groups(messages: Sequence[Message]) -> list[list[Message]]:
 def _needed(groups: Sequence[Sequence[Message]]) -> set[int]:
     """Return the places of what always stays."""
     firsts = [group[0] for group in groups]
-    people = [place for place, first in enumerate(firsts) if first.role == "human" and not _is_added(first)]
-    fixed = {place for place, first in enumerate(firsts) if first.role == "system" or _is_added(first)}
+    people = [place for place, first in enumerate(firsts) if first.role == "human" and not is_added(first)]
+    fixed = {place for place, first in enumerate(firsts) if first.role == "system" or is_added(first)}
     return fixed | {*people[-1:]}
 
 
@@ -204,4 +216,4 @@ def _with_summary(messages: Sequence[Message], text: str | None, id: str) -> lis
     start = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
     is_open = start < len(messages) and messages[start].role != "human"
     text = text or ("Earlier messages of this conversation are left out." if is_open else None)
-    return [*messages[:start], *([_note(id, text)] if text else []), *messages[start:]]
+    return [*messages[:start], *([note(id, text)] if text else []), *messages[start:]]

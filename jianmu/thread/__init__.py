@@ -42,17 +42,20 @@ from jianmu.thread.state import (
 )
 from jianmu.thread.task import Task, TaskState, task
 from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
+from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
 
 __all__ = [
     "ArtifactsState",
     "Delegation",
     "DelegationsState",
+    "FinishPlan",
     "Goal",
     "GoalState",
     "LoadedSkill",
     "LocalSandbox",
     "MessagesState",
     "OpenSandbox",
+    "PlanReminder",
     "Promoted",
     "PromotedState",
     "Ran",
@@ -90,4 +93,5 @@ __all__ = [
     "sandbox_tools",
     "task",
     "title_of_text",
+    "write_todos",
 ]

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from py_trees.behaviour import Behaviour
 
+from jianmu.engine.context import NodeContext
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.tree import descend, path_of
 from jianmu.errors import SetupError
@@ -24,6 +25,7 @@ class Part(NodeMixin, Behaviour):
         requires: kinds of nodes of which the tree has one each.
         before: kinds whose nodes all come later in the tree's order: parents first, then from left to right.
         after: kinds whose nodes all come earlier.
+        wraps: kinds of nodes of which there is one each below it.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -31,6 +33,7 @@ class Part(NodeMixin, Behaviour):
     requires: ClassVar[Kinds] = ()
     before: ClassVar[Kinds] = ()
     after: ClassVar[Kinds] = ()
+    wraps: ClassVar[Kinds] = ()
 
     def on_bound(self) -> None:
         """Refuse a schema without the fields, and a tree in another order.
@@ -43,6 +46,10 @@ class Part(NodeMixin, Behaviour):
         for kind in self.requires:
             if not any(isinstance(node, kind) for node in around):
                 raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)} it")
+        for kind in self.wraps:
+            if not any(isinstance(node, kind) for node in _on_this_state(self)):
+                line = f'{type(self).__name__}("{self.name}", {kind.__name__}(...), ...)'
+                raise self._refused(f"needs {_a(kind)} below it: {line}")
         self._check_order(around)
 
     def _check_order(self, around: Sequence[Behaviour]) -> None:
@@ -69,7 +76,12 @@ def require_fields(node: NodeMixin, *names: str) -> None:
     Raises:
         SetupError: with the part of the state to derive from.
     """
-    schema, path = node.context.manager.schema, node.context.path
+    fields_for(node.context, *names)
+
+
+def fields_for(context: NodeContext, *names: str) -> None:
+    """Refuse a schema that lacks a field which a tool needs; as `require_fields`."""
+    schema, path = context.manager.schema, context.path
     for name in names:
         if name not in schema.fields:
             bases = _PARTS.get(name, "...")
