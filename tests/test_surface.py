@@ -68,6 +68,7 @@ MODELS = [
     "RequestProjection",
     "Reminders",
     "ContextBudget",
+    "CallDecorator",
     "Delegate",
     "DelegateExecutor",
     "acting",

@@ -14,10 +14,12 @@ from jianmu.engine.control import Control
 from jianmu.engine.interaction import Answer, Request, default, escalate, fail
 from jianmu.engine.interactive import InteractiveNode
 from jianmu.nodes.ask import Approve, AskHuman, Choose, WaitFor
+from jianmu.nodes.calldecorator import CallDecorator
 from jianmu.nodes.control import IfThenElse, Race, Switch, Utility
 from jianmu.nodes.decorators import Catch, Finally, ForceFailure, ForceSuccess, Guard, Invert, LoopUntilSuccess
 from jianmu.nodes.decorators import Repeat, Retry
-from jianmu.nodes.delegates import Delegate, DelegateExecutor, acting
+from jianmu.nodes.delegates import Delegate
+from jianmu.nodes.delegating import DelegateExecutor, acting
 from jianmu.nodes.foreach import ForEach
 from jianmu.nodes.function import action, async_action, async_condition, condition
 from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
@@ -29,9 +31,9 @@ from jianmu.nodes.timing import Cooldown, Timeout, Timer
 from jianmu.nodes.tools import ToolExecutor
 
 __all__ = [
-    "AgentLLMNode", "Answer", "Approve", "AskHuman", "Catch", "Choose", "Condition", "ContextBudget", "Control",
-    "Cooldown", "Count", "Delegate", "DelegateExecutor", "EternalGuard", "FailureIsRunning", "FailureIsSuccess",
-    "Finally", "ForEach", "ForceFailure", "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse",
+    "AgentLLMNode", "Answer", "Approve", "AskHuman", "CallDecorator", "Catch", "Choose", "Condition", "ContextBudget",
+    "Control", "Cooldown", "Count", "Delegate", "DelegateExecutor", "EternalGuard", "FailureIsRunning",
+    "FailureIsSuccess", "Finally", "ForEach", "ForceFailure", "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse",
     "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy",
     "PassThrough", "Race", "Reminders", "Repeat", "Request", "RequestProjection", "Retry", "RunningIsFailure",
     "RunningIsSuccess", "Selector", "Sequence", "SimpleLLMNode", "Skill", "StatusToBlackboard", "SubAgent",

@@ -1,7 +1,8 @@
 """ToolExecutor: carries out the calls of the model's last reply.
 
 1. Each call of the reply gets one result, in the order of the calls, in one write, however it goes.
-2. Nothing is begun before all that need it are approved and the run may still use so many calls.
+2. Nothing is begun before all that need it are approved and the run may still use so many calls; what the call
+   decorators above refuse is refused before that.
 3. A call is an effect under its id: what was carried out is not carried out again, here or in another process.
 4. Siblings of a call that asks, or that ends the run, are finished first: their results are kept.
 """
@@ -27,6 +28,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
+from jianmu.nodes.calldecorator import decorators_of, refined
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn
@@ -126,6 +128,8 @@ class ToolExecutor(AsyncNode):
         """Take the calls of the last reply."""
         reply = conversation.last_reply(conversation.messages_of(self.context))
         self._turn = Turn() if reply is None else Turn(reply.id, reply.tool_calls)
+        for one in decorators_of(self) if self._turn.calls else ():
+            one.on_calls([self._turn.calls[place] for place in self._turn.due(self.context)])
 
     def memento(self) -> Any:
         """Return the calls, beside what every coroutine keeps."""
@@ -189,12 +193,22 @@ class ToolExecutor(AsyncNode):
             text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."
         elif turn.recall(place, self.context):
             return None
+        elif (refusal := self._refusal(turn, place)) is not None:
+            text = refusal
         elif tool is None:
             text = turn.broken_off(place, self.context) or tools.missing(call.name)
         else:
             return Wish(call, tool, turn.scope(call))
         turn.fail(place, text)
         return None
+
+    def _refusal(self, turn: Turn, place: int) -> str | None:
+        """Return why a call is not to be carried out, or None; what was begun is not refused any more."""
+        above = decorators_of(self)
+        if above and place not in turn.judged and turn.broken_off(place, self.context) is None:
+            said = (one.refusal_of(turn.calls[place]) for one in above)
+            turn.judged[place] = next((text for text in said if text is not None), None)
+        return turn.judged.get(place)
 
     async def _decided(self, turn: Turn, wishes: Mapping[int, Wish]) -> dict[int, Verdict]:
         """Return what is to become of each call, in their order."""
@@ -243,20 +257,23 @@ class ToolExecutor(AsyncNode):
 
     async def _outcome(self, turn: Turn, work: Work) -> CallOutcome:
         """Return what came of a call, now or before."""
-        context, call, tool = self.context, work.call, work.tool
+        context, call, tool, above = self.context, work.call, work.tool, decorators_of(self)
         if tool.timeout is None and self._timeout is not None:
             tool = tool.replace(timeout=self._timeout())
+        whole = tool.replace(max_result_chars=None) if above else tool
 
         async def act(*_: object) -> CallOutcome:  # what tells this call from others is given for the journal
             turn.begun.add(work.place)
             part = context.within(turn.scope(call), call.id)
             if context.run.events.is_heard:
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
-            result = await _called(tool, call, part)
+            result = await _called(whole, call, part)
+            outcome = CallOutcome(content=result.content, is_error=result.is_error)
+            outcome = await refined(above, call, outcome, part)
             if context.run.events.is_heard:
-                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=result.is_error))
-            content = with_edit(call, result.content) if work.is_edited else result.content
-            return CallOutcome(content=content, is_error=result.is_error)
+                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=outcome.is_error))
+            content = cut(outcome.content, tool.max_result_chars) if above else outcome.content
+            return outcome.model_copy(update={"content": with_edit(call, content) if work.is_edited else content})
 
         act.__qualname__ = call.name
         how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}

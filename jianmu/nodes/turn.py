@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any  # Any: JSON
 
 from pydantic import BaseModel, ConfigDict
@@ -47,13 +47,21 @@ class Turn:
 
     Attributes:
         outcomes: what came of calls.
+        judged: why calls are not to be carried out; None of those that are. It is not asked again after a suspension.
         begun: the calls that were begun since the node was entered.
     """
 
-    def __init__(self, reply: str = "", calls: Sequence[ToolCall] = (), counted: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        reply: str = "",
+        calls: Sequence[ToolCall] = (),
+        counted: Sequence[str] = (),
+        judged: Mapping[int, str | None] | None = None,
+    ) -> None:
         self.reply = reply
         self.calls = tuple(calls)
         self.counted = set(counted)
+        self.judged = dict(judged or {})
         self.outcomes: dict[int, CallOutcome] = {}
         self.begun = set[int]()
         self._untold = set[int]()
@@ -63,16 +71,18 @@ class Turn:
     def read(cls, kept: dict[str, Any]) -> Turn:
         """Return a turn as `kept` has returned it."""
         calls = [ToolCall.model_validate(call) for call in kept.get("calls", ())]
-        return cls(kept.get("reply", ""), calls, kept.get("counted", ()))
+        judged = {int(place): text for place, text in kept.get("judged", {}).items()}
+        return cls(kept.get("reply", ""), calls, kept.get("counted", ()), judged)
 
     def kept(self) -> dict[str, Any]:
         """Return what tells it in another process, as JSON."""
         calls = [call.model_dump(mode="json") for call in self.calls]
-        return {"reply": self.reply, "calls": calls, "counted": sorted(self.counted)}
+        kept = {"reply": self.reply, "calls": calls, "counted": sorted(self.counted)}
+        return {**kept, "judged": {str(at): text for at, text in self.judged.items()}} if self.judged else kept
 
     def again(self) -> Turn:
         """Return the same turn for one more entry of the node."""
-        return Turn(self.reply, self.calls, sorted(self.counted))
+        return Turn(self.reply, self.calls, sorted(self.counted), self.judged)
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
@@ -86,7 +96,11 @@ class Turn:
 
     def fail(self, place: int, text: str) -> CallOutcome:
         """Give a call that is not carried out an error for its result."""
-        outcome = self.outcomes[place] = CallOutcome(content=text, is_error=True)
+        return self.settle(place, CallOutcome(content=text, is_error=True))
+
+    def settle(self, place: int, outcome: CallOutcome) -> CallOutcome:
+        """Give a call that no tool carries out its result."""
+        self.outcomes[place] = outcome
         self._untold.add(place)
         return outcome
 
@@ -96,8 +110,8 @@ class Turn:
         made = [(self.calls[place], self.outcomes[place]) for place in due]
         for place in due if context.run.events.is_heard else ():
             if place in self._untold:
-                call = self.calls[place]
-                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=True))
+                call, is_error = self.calls[place], self.outcomes[place].is_error
+                context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=is_error))
         if made:
             results = [tool_result(call.id, one.content, is_error=one.is_error) for call, one in made]
             used = conversation.counted(context, Usage(tool_calls=len(self.counted))) if self.counted else None

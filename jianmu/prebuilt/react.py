@@ -16,7 +16,7 @@ from jianmu.nodes import AgentLLMNode, ForceFailure, HasFinalAnswer, Invert, Loo
 from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.approvals import ApprovalOptions, Remember
 from jianmu.nodes.base import Number
-from jianmu.nodes.delegates import acting
+from jianmu.nodes.delegating import acting
 from jianmu.nodes.fields import RepliesState
 from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt

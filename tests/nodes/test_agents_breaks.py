@@ -15,7 +15,7 @@ from jianmu.engine.clock import VirtualClock
 from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
 from jianmu.message import ai, human
-from jianmu.nodes.delegates import acting
+from jianmu.nodes.delegating import acting
 from jianmu.stores import SQLiteStore
 from jianmu.tool import Tool
 from tests.cases.leaves import SUCCESS, nothing_left

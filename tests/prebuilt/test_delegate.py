@@ -18,7 +18,7 @@ from jianmu.engine.limits import Limits
 from jianmu.errors import RunError, SetupError
 from jianmu.message import ai, human
 from jianmu.nodes import AskHuman, Race, Sequence, Timer
-from jianmu.nodes.delegates import DelegateExecutor, acting
+from jianmu.nodes.delegating import DelegateExecutor, acting
 from jianmu.nodes.tools import ToolExecutor
 from jianmu.prebuilt import ReActState, delegate, react, react_agent
 from jianmu.stores import SQLiteStore

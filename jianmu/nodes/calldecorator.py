@@ -1,0 +1,141 @@
+"""CallDecorator: what stands between a model's calls and the tools that carry them out.
+
+1. It is found above the node that carries out the calls, the nearest first; it ends at an agent used as a node.
+2. What it refuses is refused before anybody is asked for approval, and before any call of the reply is begun.
+3. What it refines is refined inside of what is kept of a call: after a restart the result has the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
+
+from py_trees.behaviour import Behaviour
+
+from jianmu.engine.context import NodeContext
+from jianmu.engine.suspend import is_suspension
+from jianmu.engine.tree import ancestors
+from jianmu.errors import RunError, SetupError, StoreError
+from jianmu.nodes.base import Wrapper, call_of, is_async, plain
+from jianmu.nodes.turn import CallOutcome
+from jianmu.tool.cut import cut
+from jianmu.tool.types import ToolCall
+
+Refuse: TypeAlias = Callable[[ToolCall, Any], str | None]
+Refine: TypeAlias = Callable[[ToolCall, CallOutcome, NodeContext], Awaitable[CallOutcome]]
+_GOES_UP = (SetupError, RunError, StoreError)
+
+
+class CallDecorator(Wrapper):
+    """Look at each call of the ToolExecutors below, and at what comes of it: by functions, or by methods of that name.
+
+    `refuse(call, snapshot)` returns None, or a text that is the call's result, an error; the call is then not carried
+    out, not asked about and not counted. It is pure, and asked once for a call, also if the run is suspended and goes
+    on. `async refine(call, outcome, context)` returns what the model is shown of a call that was carried out; it gets
+    the whole result, which is cut at the tool's limit afterwards (that of a delegate, before). It does not ask. If it
+    raises, the result is an error that says so; only the errors of the program and the runtime end the run.
+    A subclass may have `on_calls(calls)`, which is told of the calls of a reply, once, before they are looked at.
+    SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
+
+    Args:
+        name: the node's name.
+        child: what is below.
+        refuse: says which calls are not to be carried out.
+        refine: changes what comes of a call.
+
+    Raises:
+        SetupError: it does nothing, or `refine` is no `async def`.
+    """
+
+    def __init__(
+        self, name: str, child: Behaviour, *, refuse: Refuse | None = None, refine: Refine | None = None
+    ) -> None:
+        super().__init__(name, child)
+        self._refuse, self._refine = refuse, refine
+        if refuse is not None:
+            plain(self, "refuse", refuse)
+        if refine is not None and not is_async(refine):
+            raise SetupError(f"{call_of(self, 'refine')} takes an `async def`, not {refine!r}")
+        own = any(getattr(type(self), hook) is not getattr(CallDecorator, hook) for hook in _HOOKS)
+        if refuse is None and refine is None and not own:
+            call = f'{type(self).__name__}("{name}", child)'
+            raise SetupError(f"{call} does nothing: give refuse=... or refine=...")
+
+    def on_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Be told of the calls of a reply that have no result yet; state may be written."""
+
+    def refuse(self, call: ToolCall, snapshot: Any) -> str | None:
+        """Return why a call is not to be carried out, for the model, or None."""
+        return None if self._refuse is None else self._refuse(call, snapshot)
+
+    async def refine(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:
+        """Return what the model is to be shown of a call that was carried out."""
+        return outcome if self._refine is None else await self._refine(call, outcome, context)
+
+    def refusal_of(self, call: ToolCall) -> str | None:
+        """Return what the node says of a call on the newest snapshot; writes are refused meanwhile."""
+        with _only_looking(self.context):
+            text = cast("object", self.refuse(call, self.read_state()))
+        if text is None or isinstance(text, str):
+            return text
+        path, kind = self.context.path, type(text).__name__
+        raise RunError(f"node '{path}': refuse() has to return a text or None, not {kind}", path=path)
+
+    async def refined(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:
+        """Return what the node makes of an outcome.
+
+        Raises:
+            RunError: it asks, or returns something else.
+        """
+        path = self.context.path
+        try:
+            made = cast("object", await self.refine(call, outcome, context))
+        except _GOES_UP:
+            raise
+        except Exception as error:  # noqa: BLE001  # the call was carried out: it keeps a result, and is not called again
+            self.context.log.warning("a result could not be refined", tool=call.name, error=str(error))
+            text = f"'{call.name}' was carried out, but its result cannot be shown: {type(error).__name__}: {error}"
+            return CallOutcome(content=cut(text, _ERROR_CHARS), is_error=True)
+        except BaseException as error:
+            if not is_suspension(error):
+                raise
+            text = f"node '{path}': refine() may not ask, since the call was carried out: ask in a node after it"
+            raise RunError(text, path=path) from None
+        if isinstance(made, CallOutcome):
+            return made
+        text = f"node '{path}': refine() has to return a CallOutcome, not {type(made).__name__}"
+        raise RunError(text, path=path)
+
+
+_HOOKS = ("refuse", "refine", "on_calls")
+_ERROR_CHARS = 1000
+
+
+def decorators_of(node: Behaviour) -> list[CallDecorator]:
+    """Return the call decorators above a node on the same state, the nearest first."""
+    found: list[CallDecorator] = []
+    for above in ancestors(node):
+        if getattr(above, "inner_state", None) is not None:
+            break
+        if isinstance(above, CallDecorator):
+            found.append(above)
+    return found
+
+
+async def refined(
+    decorators: Sequence[CallDecorator], call: ToolCall, outcome: CallOutcome, context: NodeContext
+) -> CallOutcome:
+    """Return an outcome after all of these have made something of it, in their order."""
+    for one in decorators:
+        outcome = await one.refined(call, outcome, context)
+    return outcome
+
+
+@contextmanager
+def _only_looking(context: NodeContext) -> Generator[None]:
+    context.is_read_only = True
+    try:
+        yield
+    finally:
+        context.is_read_only = False
