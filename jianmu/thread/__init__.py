@@ -41,7 +41,8 @@ from jianmu.thread.state import (
     ViewedImagesState,
 )
 from jianmu.thread.task import Task, TaskState, task
-from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
+from jianmu.thread.tasklimit import SubagentLimit
+from jianmu.thread.title import Title, fork_thread, give_title, renamed, title_of_text
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "SkillContextState",
     "StateMessageStore",
     "StructuredState",
+    "SubagentLimit",
     "SummaryState",
     "Task",
     "TaskState",
@@ -78,6 +80,7 @@ __all__ = [
     "ThreadFolders",
     "ThreadPaths",
     "ThreadState",
+    "Title",
     "TitleState",
     "Todo",
     "TodosState",
