@@ -15,7 +15,7 @@ from jianmu.errors import RunError, SetupError
 from jianmu.message import Message, human
 from jianmu.model.base import ModelRequest
 from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, call_of, checked, plain, whole
-from jianmu.nodes.pairing import paired
+from jianmu.nodes.pairing import Pairing
 
 Projection: TypeAlias = Callable[[ModelRequest, Any], ModelRequest]
 Texts: TypeAlias = str | Iterable[str] | None
@@ -131,11 +131,12 @@ class ContextBudget(RequestProjection):
             if callable(fn):
                 plain(self, option, fn)
         self._summary = summary
+        self._pair = Pairing()
         self._count = count or tokens_of
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the messages for which there is room."""
-        groups = groups_of(paired(request.messages))
+        groups = groups_of(self._pair(request.messages))
         kept = self._kept(groups)
         if len(kept) == len(groups):
             return request
@@ -162,7 +163,7 @@ class ContextBudget(RequestProjection):
         return kept
 
 
-def projected(node: Behaviour, request: ModelRequest) -> ModelRequest:
+def projected(node: Behaviour, request: ModelRequest, pair: Pairing) -> ModelRequest:
     """Return a request after all projections above a node, the nearest first, and the pairing check."""
     found: list[RequestProjection] = []
     for above in ancestors(node):
@@ -172,7 +173,7 @@ def projected(node: Behaviour, request: ModelRequest) -> ModelRequest:
             found.append(above)
     for above in sorted(found, key=lambda one: one.is_late):
         request = above.apply(request)
-    return replace(request, messages=paired(request.messages))
+    return replace(request, messages=pair(request.messages))
 
 
 def tokens_of(message: Message) -> int:

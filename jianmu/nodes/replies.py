@@ -27,6 +27,7 @@ from jianmu.model import lookup
 from jianmu.model.base import ChatModel, Delta, Event, Finish, ModelRequest, Settings
 from jianmu.nodes.base import TEXT, Option, call_of
 from jianmu.nodes.output import Output, correction
+from jianmu.nodes.pairing import Pairing
 from jianmu.nodes.projections import projected
 from jianmu.nodes.streaming import Pausing, Shown
 
@@ -70,6 +71,7 @@ class ModelNode(AsyncNode):
         self._opened = 0
         self._spent = Usage()
         self._live: Shown | None = None
+        self._pair = Pairing()
 
     async def open(self) -> None:
         """Open the model for as long as the tree is open."""
@@ -130,7 +132,7 @@ class ModelNode(AsyncNode):
         first = [system(prompt, id=f"system:{self.context.path}")] if prompt else []
         output = self._output.spec if self._output is not None else None
         request = ModelRequest([*first, *messages], output=output, settings=self._settings, **more)
-        return projected(self, request)
+        return projected(self, request, self._pair)
 
     def _prompt(self) -> str:
         """Return the system prompt."""
