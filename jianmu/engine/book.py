@@ -4,6 +4,7 @@
 2. Several decisions are carried out all or none.
 3. A question is live until its end was delivered to its node; only live ones cost anything.
 4. What was said and is not kept yet counts for those who say more, and for nobody else.
+5. What was asked in a round that is closed counts no more under its identity; its record stays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from jianmu.engine.decisions import Change, Decision, deed, is_repeated
-from jianmu.engine.questions import Answer
+from jianmu.engine.questions import Answer, Rounds
 from jianmu.engine.record import Record
 from jianmu.errors import AmbiguousAnswerError, RunError, UnknownSuspensionError
 
@@ -37,6 +38,8 @@ class Book:
         with self._lock:
             self._records, self._newest = found, newest
             self._live = {id: None for id, record in found.items() if record.is_live}
+            self._past: set[str] = set()
+            self._closed: list[str] = []
             self._said: dict[str, Record] = {}
             self._waiting = deque[dict[str, Record]]()
 
@@ -68,6 +71,29 @@ class Book:
         with self._lock:
             id = self._newest.get(identity)
             return None if id is None else self._records[id]
+
+    def close_round(self, rounds: Rounds) -> int:
+        """Have what is over and was asked in a round count no more; return the most that were asked of one identity."""
+        most = 0
+        with self._lock:
+            for identity, id in [*self._newest.items()]:
+                record = self._records[id]
+                if record.origin.rounds[: len(rounds)] == rounds and not record.is_live:
+                    del self._newest[identity]
+                    self._past.add(id)
+                    self._closed.append(id)
+                    most = max(most, record.count + 1)
+        return most
+
+    def current(self) -> list[Record]:
+        """Return every question but those of closed rounds, in the order in which they were asked."""
+        return [record for record in self.all() if record.id not in self._past]
+
+    def take_closed(self) -> list[str]:
+        """Return the questions of rounds that were closed since this was called last."""
+        with self._lock:
+            taken, self._closed = self._closed, []
+        return taken
 
     def get(self, id: str) -> Record:
         """Return a question by its id."""

@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from jianmu.engine.activity import Activity, Live
 from jianmu.engine.answers import json_text
 from jianmu.engine.clock import Clock
-from jianmu.engine.controller import InteractionController, Origin, Record, Request
+from jianmu.engine.controller import InteractionController, Origin, Record, Request, Rounds
 from jianmu.engine.events import Event, Events
 from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
 from jianmu.engine.limits import Limits, Usage, spend
@@ -23,7 +23,7 @@ from jianmu.engine.shapes import refuse_other
 from jianmu.engine.state import StateManager
 from jianmu.engine.suspend import Suspended
 from jianmu.engine.ticker import Ticker
-from jianmu.engine.tree import rounds_of
+from jianmu.engine.tree import ancestors, rounds_of
 from jianmu.errors import NotAnsweredError, RunError, SetupError
 
 
@@ -55,6 +55,11 @@ class RunContext:
         self.stir: Callable[[], None] = lambda: None
         self.sync: Callable[[], Awaitable[None]] = _at_once
         self.deadlines: dict[Behaviour, float] = {}
+
+    def close_round(self, rounds: Rounds) -> int:
+        """Forget what was done in a round that is over; return the most questions that were asked of one identity."""
+        self.journal.close_round(rounds)
+        return self.interaction.close_round(rounds)
 
     def log_at(self, path: str | None) -> FilteringBoundLogger:
         """Return a logger whose lines have thread, run, pass and path."""
@@ -150,6 +155,11 @@ class NodeContext:
     def origin(self) -> Origin:
         """Return who asks: thread, run, path and the rounds of the loops around the node."""
         return Origin(self.run.thread_id, self.run.run, self.path, rounds_of(self.node))
+
+    @property
+    def asked_before(self) -> int:
+        """The most questions that one identity had in rounds of the loops around the node which were entered before."""
+        return max((getattr(above, "asked_before", 0) for above in ancestors(self.node)), default=0)
 
     # State
 
@@ -264,7 +274,8 @@ class NodeContext:
         if record is None or (record.refusal is not None and record.consumed_at and record.id not in activity.asked):
             about = request.tool_call_id or self.tool_call_id
             state = self.manager.get()
-            record = interaction.ask(origin, request, state, key=key, tool_call_id=about, group=group, url=request.url)
+            shown: dict[str, Any] = {"tool_call_id": about, "group": group, "url": request.url}
+            record = interaction.ask(origin, request, state, key=key, asked_before=self.asked_before, **shown)
             self.asked_here.add(record.id)
         if record.id not in self.asked_here:
             refuse_other(record.question, request, self.path)

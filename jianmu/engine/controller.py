@@ -209,6 +209,7 @@ class InteractionController:
         tool_call_id: str | None = None,
         group: str | None = None,
         url: str | None = None,
+        asked_before: int = 0,
     ) -> Record:
         """Return the open question of this identity, or a new one.
 
@@ -220,6 +221,7 @@ class InteractionController:
             tool_call_id: the tool call that it is about.
             group: questions that belong together.
             url: where to answer, if elsewhere.
+            asked_before: the most questions that one identity had in rounds that are closed.
 
         Raises:
             SetupError: a function of the request returned something that cannot be shown.
@@ -229,7 +231,7 @@ class InteractionController:
         if last is not None and last.status == "open":
             self._adopt(last, request.door)
             return last
-        count = 0 if last is None else last.count + 1
+        count = asked_before if last is None else last.count + 1
         record = asked(origin, request, key, count, snapshot=snapshot, now=self._clock.utc())
         record = record.with_question(tool_call_id=tool_call_id, group=group, url=url)
         self._doors[record.id] = request.door
@@ -272,6 +274,14 @@ class InteractionController:
             raise NotAnsweredError(id, record.refusal)
         return value
 
+    def close_round(self, rounds: Rounds) -> int:
+        """Have questions of a closed round count no more; return the most that one identity had there, with numbers."""
+        return self._book.close_round(rounds)
+
+    def take_closed(self) -> list[str]:
+        """Return the questions of rounds that were closed since this was called last."""
+        return self._book.take_closed()
+
     def withdraw_open(self, where: str | Origin, reason: str = "halted") -> list[Record]:
         """Void the questions of a node that the tree has halted, or of all nodes at and below a path.
 
@@ -311,8 +321,8 @@ class InteractionController:
             )
 
     def dump(self) -> JsonObject:
-        """Return all questions as JSON."""
-        return {"records": [record.model_dump(mode="json") for record in self._book.all()]}
+        """Return all questions but those of closed rounds as JSON."""
+        return {"records": [record.model_dump(mode="json") for record in self._book.current()]}
 
     def load(self, data: object, rename: Callable[[str], str] = str) -> None:
         """Put the questions of a dump in the place of all others; their ids stay what they are.

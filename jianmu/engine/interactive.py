@@ -169,7 +169,10 @@ class InteractiveNode(NodeMixin, Behaviour):
             raise SetupError(f"node '{path}' returned {request!r} from request(): return a Request", path=path)
         context = self.context
         key = request.key or self.name
-        record = context.run.interaction.ask(context.origin(), request, context.read_state(), key=key)
+        before = context.asked_before
+        record = context.run.interaction.ask(
+            context.origin(), request, context.read_state(), key=key, asked_before=before
+        )
         self._asked, self._is_again = record.id, is_again
         context.asked_here.add(record.id)
         return Status.RUNNING

@@ -102,7 +102,6 @@ class Journal:
         self.is_recorded = False
         self._changed: dict[str, Entry] = {}
         self._closed: list[str] = []
-        self._closed_rounds: list[Rounds] = []
 
     @property
     def is_empty(self) -> bool:
@@ -210,10 +209,8 @@ class Journal:
         entry = self._entries.get(origin.identity("effect" if per == "round" else "activation", key))
         return None if entry is None or entry.is_past else entry
 
-    def forget_round(self, rounds: Rounds) -> None:
+    def close_round(self, rounds: Rounds) -> None:
         """Remove the entries of a closed round: the rounds around the loop, then (loop path, round)."""
-        if self.is_recorded:
-            self._closed_rounds.append(rounds)
         self._remove([one for one in self._entries.values() if one.origin.rounds[: len(rounds)] == rounds])
 
     def clear(self) -> None:
@@ -233,11 +230,6 @@ class Journal:
     def take_changes(self) -> tuple[dict[str, Entry], list[str]]:
         """Return the entries that have changed since this was called last, by id, and the ids of those removed."""
         taken, self._changed, self._closed = (self._changed, self._closed), {}, []
-        return taken
-
-    def take_closed_rounds(self) -> list[Rounds]:
-        """Return the rounds that were closed since this was called last."""
-        taken, self._closed_rounds = self._closed_rounds, []
         return taken
 
     def dump(self) -> JsonObject:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any  # Any: any schema; JSON
 
@@ -24,7 +24,6 @@ from jianmu.engine.deltastream import StateStream
 from jianmu.engine.point import KEPT, Point
 from jianmu.engine.positions import Change, Nodes, Positions, fold
 from jianmu.engine.questionrows import ended_of, row_of, text_of
-from jianmu.engine.questions import Rounds
 from jianmu.engine.record import Record
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.state import StateManager
@@ -113,7 +112,7 @@ class Recording:
         self._kept: set[str] = set()
         self._questions.clear()
         self._context.journal.take_changes()
-        self._context.journal.take_closed_rounds()
+        self._context.interaction.take_closed()
 
     def begin(self, stored: Stored | None, point: Point | None = None) -> None:
         """Go on from what is in the store and was taken over, and has come to a point: None is a new thread."""
@@ -305,10 +304,8 @@ class Recording:
 
     def _over(self, *, is_all: bool) -> set[str]:
         """Return the questions that the run needs no more: all, or those of rounds that were closed."""
-        rounds, record = self._context.journal.take_closed_rounds(), self._context.interaction.record
-        if not rounds and not is_all:
-            return set()
-        gone = {id for id in self._kept if is_all or _is_within(record(id), rounds)}
+        closed = self._context.interaction.take_closed()
+        gone = {*self._kept} if is_all else self._kept.intersection(closed)
         self._kept -= gone
         return gone
 
@@ -346,12 +343,6 @@ def _body(head: dict[str, Any], wholes: dict[str, JsonObject], parts: dict[str, 
         text += f',"v":{version},"s":[{own}]'
     inner = (f"{text_of(path)}:[{version},[{own}]]" for path, (version, own) in deltas.items())
     return text + (f',"i":{{{",".join(inner)}}}' if deltas else "") + "}"
-
-
-def _is_within(record: Record, rounds: Iterable[Rounds]) -> bool:
-    """Whether a question that is over was asked in one of some rounds."""
-    is_over = record.consumed_at is not None or record.unused
-    return is_over and any(record.origin.rounds[: len(each)] == each for each in rounds)
 
 
 def inner_managers(root: Behaviour) -> Iterator[tuple[str, StateManager[Any]]]:

@@ -290,10 +290,37 @@ class Rounds(Wrapper):
     keeps = ("_round",)
     _round = 0
     _most: Option | None = None
+    _asked = (0, 0)
+    asked_before = 0
+    """The most questions that one identity had in closed rounds of earlier entries: ids go on from there."""
 
     def round_of(self, child: Behaviour) -> int:  # all that is below is in the same round
         """Return the number of the round that is on, from 0."""
         return self._round
+
+    def initialise(self) -> None:
+        """Begin with the first round."""
+        super().initialise()
+        self.asked_before = self._asked_in_run()
+
+    def memento(self) -> Any:  # Any: JSON
+        """Return the round, and how many questions closed rounds had."""
+        kept: dict[str, Any] = super().memento() or {}
+        asked = {"asked": [*self._asked]} if self._asked[1] else {}
+        before = {"before": self.asked_before} if kept and self.asked_before else {}
+        return kept | asked | before or None
+
+    def restore(self, value: Any) -> None:  # Any: JSON
+        """Take back what was kept."""
+        run, count = value.get("asked", (0, 0))
+        self._asked, self.asked_before = (run, count), value.get("before", 0)
+        if "_round" in value:
+            super().restore(value)
+
+    def _asked_in_run(self) -> int:
+        """Return the most questions that one identity has had in closed rounds of this run."""
+        run, count = self._asked
+        return count if self._context is not None and run == self._context.run.run else 0
 
     def steps(self) -> Steps:
         """Run the round that is on."""
@@ -305,7 +332,9 @@ class Rounds(Wrapper):
         if status is not self.goes_on_after:
             return status
         if self._context is not None:
-            self._context.run.journal.forget_round((*rounds_of(self), (self._context.path, self._round)))
+            run = self._context.run
+            asked = run.close_round((*rounds_of(self), (self._context.path, self._round)))
+            self._asked = (run.run, max(self._asked_in_run(), asked))
         self._round += 1
         self.feedback_message = f"round {self._round} {'failed' if status is Status.FAILURE else 'succeeded'}"
         if self._is_over():

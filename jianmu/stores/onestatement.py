@@ -11,22 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Transaction
-from jianmu.stores.writing import advance, anew, delivery_values, question_values, row_values
+from jianmu.stores.writing import advance, delivery_values, question_values, row_values
 
 LOG = "INSERT INTO log (thread, number, body) SELECT pk, ?, ? FROM step"
-_ANEW = anew(
-    status="CASE questions.status WHEN 'open' THEN excluded.status ELSE questions.status END",
-    ended="COALESCE(questions.ended, excluded.ended)",
-    consumed="COALESCE(questions.consumed, excluded.consumed)",
-    unused="questions.unused | excluded.unused",
-)
-ASK = f"""INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
+ASK = """INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
     ended, unused, claimed_by, claimed_until, came, consumed, went)
     SELECT step.pk, new.* FROM step, unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::float8[],
     ?::float8[], ?::float8[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::float8[], ?::bigint[], ?::bigint[],
     ?::bigint[]) AS new ON CONFLICT (id) DO UPDATE SET asked = excluded.asked, reason = excluded.reason,
-    assignee = excluded.assignee, {_ANEW},
-    thread = CASE questions.thread WHEN excluded.thread THEN questions.thread END"""  # noqa: S608  # nothing of it comes from outside
+    assignee = excluded.assignee, status = CASE questions.status WHEN 'open' THEN excluded.status
+    ELSE questions.status END, ended = COALESCE(questions.ended, excluded.ended),
+    consumed = COALESCE(questions.consumed, excluded.consumed), unused = questions.unused | excluded.unused,
+    went = COALESCE(questions.went, excluded.went),
+    thread = CASE questions.thread WHEN excluded.thread THEN questions.thread END"""
 DELIVER = """UPDATE questions AS q SET status = CASE WHEN q.status = 'open' THEN told.status ELSE q.status END,
     ended = COALESCE(q.ended, told.ended), consumed = COALESCE(q.consumed, told.consumed),
     unused = q.unused | told.unused, went = COALESCE(q.went, told.went)

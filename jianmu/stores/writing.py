@@ -31,26 +31,11 @@ FINISH = """UPDATE threads SET number = ?, status = ?, record = ?, updated_at = 
     holder = NULL, lease_until = NULL WHERE thread_id = ? AND fence = ? AND number = ? AND holder IS NOT NULL
     AND mail <= COALESCE(?, mail) RETURNING pk"""
 LOG = "INSERT INTO log (thread, number, body) VALUES (?, ?, ?)"
-_RULES = ("status", "asked_at", "next_at", "expires_at", "taken", "ended", "unused", "claimed_by", "claimed_until",
-          "came", "consumed")  # fmt: skip
-
-
-def anew(**rules: str) -> str:
-    """Return how a row of a question takes a new one under its id: it stays, by these rules, unless nobody needs it.
-
-    A round that is begun anew asks under the identity that it had; what was asked then may be gone from the run.
-    """
-    told = {column: rules.get(column, f"questions.{column}") for column in _RULES}
-    kept = [f"{column} = CASE WHEN questions.went IS NULL THEN {rule} ELSE excluded.{column} END"
-            for column, rule in told.items()]  # fmt: skip
-    return ", ".join([*kept, "went = excluded.went"])
-
-
-ASK = f"""INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
+ASK = """INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
     ended, unused, claimed_by, claimed_until, came, consumed, went)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
-    SET asked = excluded.asked, reason = excluded.reason, assignee = excluded.assignee, {anew()}
-    WHERE questions.thread = excluded.thread"""  # noqa: S608  # nothing of it comes from outside
+    SET asked = excluded.asked, reason = excluded.reason, assignee = excluded.assignee
+    WHERE questions.thread = excluded.thread"""
 DELIVER = """UPDATE questions SET status = CASE WHEN status = 'open' THEN ? ELSE status END, ended = COALESCE(ended, ?),
     consumed = COALESCE(consumed, ?), unused = unused | ?, went = COALESCE(went, ?) WHERE id = ? AND thread = ?"""
 DROP = "DELETE FROM rows WHERE thread = ? AND kind = ? AND id = ?"

@@ -445,9 +445,9 @@ async def test_entries_live_until_their_round_is_closed(bank: Bank) -> None:
     for rounds in places:
         await journal.once(Entry(Origin("t", 1, "main/in/pay", rounds)), "k", bank.pay)
     journal = restarted(journal)
-    journal.forget_round((outer, inner))
+    journal.close_round((outer, inner))
     assert [entry.origin.rounds for entry in journal.entries] == [*places[:2], *places[3:]]
-    journal.forget_round((outer,))
+    journal.close_round((outer,))
     assert [entry.origin.rounds for entry in journal.entries] == [places[0], places[4]]
     journal.clear()
     assert journal.dump() == {"entries": []}

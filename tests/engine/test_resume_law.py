@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from py_trees import decorators
 from py_trees.behaviour import Behaviour
@@ -90,10 +90,12 @@ class Act(AsyncNode):
 
     async def update_async(self) -> Status:
         said: list[Any] = []
+        # no two on one instant: what is saved takes turns of the loop, and another one would be the first
+        own = (1 + zlib.crc32(self.context.path.encode()) % 997) / 10_000
+        await self.context.clock.sleep(own)
         if "before" in self.asks:
             said.append(await self._said("before"))
-        # no two on one instant: what is saved takes turns of the loop, and another one would be the first
-        await self.context.clock.sleep(0.5 + zlib.crc32(self.context.path.encode()) % 997 / 10_000)
+        await self.context.clock.sleep(0.5 + own)
         done = await self.once("do", self._do, len(said))
         if "after" in self.asks:
             said.append(await self._said("after"))
@@ -290,11 +292,13 @@ async def play(spec: Spec, way: str, seed: int) -> Any:
             continue
         chosen = log[-1][zlib.crc32(f"{seed} {turn}".encode()) % len(log[-1])][2]
         outcome = await agent.resume(_answer(agent, chosen, seed + turn))
-    if store is None:
-        records = [Record.model_validate(one) for one in agent.dump_checkpoint()["questions"]["records"]]
-    else:  # memory has those that the run may still need
-        records = [record_of(row) for row in await store.questions(Sought(thread_id="t1", status=None, limit=10_000))]
+    records = [Record.model_validate(one) for one in agent.dump_checkpoint()["questions"]["records"]]
     ends = sorted((one.id, one.question.status, bool(one.consumed_at)) for one in records)
+    if store is not None:  # it has all that were asked, the run those that it may still need
+        rows = await store.questions(Sought(thread_id="t1", status=None, limit=10_000))
+        kept = {one.id: one for one in map(record_of, rows)}
+        assert {(id, kept[id].question.status, bool(kept[id].consumed_at)) for id, _, _ in ends} == {*ends}
+        assert kept.keys() >= {id for shown in log[1::2] for _, _, id in shown}
     return log, sorted(outside.done), sorted(outside.keys), sorted(outside.cleaned), ends
 
 
@@ -313,6 +317,7 @@ def _dumped(output: Any) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(SPECS, st.integers(0, 50))
+@example(("retry", 0, (("repeat", 0, (("act", 1, ()),)),)), 16)
 @settings(max_examples=1000 if FULL else 60)
 def test_taken_over_at_every_suspension_a_run_ends_as_without_it(backend: str, spec: Spec, seed: int) -> None:
     """Statuses, times, state, questions with their ids, effects with their keys, cleanups: all are the same."""

@@ -302,18 +302,55 @@ class Checked(AsyncNode):
 
 
 @each_store
+@pytest.mark.parametrize("is_loaded", [False, True])
 @pytest.mark.anyio
-async def test_what_is_asked_again_by_an_attempt_is_open_in_the_store(any_store: Stores) -> None:
-    """A Retry begins a Repeat anew, whose rounds have the numbers that they had: the question waits for an answer."""
+async def test_what_an_attempt_asks_again_in_a_closed_round_is_a_question_of_its_own(
+    any_store: Stores, is_loaded: bool
+) -> None:
+    """A Retry begins a Repeat anew, whose rounds have the numbers that they had: no old answer counts."""
 
     def fresh() -> Agent[Any]:
         tree = Retry("try", Repeat("rounds", Checked("ask"), times=2), attempts=2)
         return Agent(tree, Desk, store=any_store())
 
+    agent, ids = fresh(), list[str]()
     with anyio.fail_after(20):
-        outcome = await fresh().run_until_suspend(thread_id="t1")
+        outcome = await agent.run_until_suspend(thread_id="t1")
         for answer in (1, 0, 1):
-            pending = await any_store.reader().inbox.pending()
-            assert [one.id for one in pending] == [one.id for one in outcome.suspensions]
-            outcome = await fresh().resume(answer, thread_id="t1")
-    assert not outcome.suspended
+            (asked,) = outcome.suspensions
+            assert [one.id for one in await any_store.reader().inbox.pending()] == [asked.id]
+            ids.append(asked.id)
+            agent = fresh() if is_loaded else agent
+            for old in ids[:-1]:
+                with pytest.raises(AlreadyAnsweredError):
+                    await any_store.reader().inbox.answer(Answer(old, 1))
+            outcome = await agent.resume(answer, thread_id="t1")
+    assert len({*ids}) == 3
+    assert (outcome.status, outcome.suspended) == (Status.FAILURE, False)
+
+
+@pytest.mark.anyio
+async def test_in_memory_alone_a_closed_round_is_forgotten_too() -> None:
+    """Without a store the same is asked anew, under other ids, also after a dump in between; a new run counts anew."""
+
+    def fresh() -> Agent[Any]:
+        return Agent(Retry("try", Repeat("rounds", Checked("ask"), times=2), attempts=2), Desk)
+
+    async def asked(*, is_dumped: bool) -> tuple[list[str], Agent[Any]]:
+        agent, ids = fresh(), list[str]()
+        outcome = await agent.run_until_suspend(thread_id="t1")
+        for answer in (1, 0, 1):
+            ids += [one.id for one in outcome.suspensions]
+            if is_dumped:
+                data, agent = agent.dump_checkpoint(), fresh()
+                agent.load_checkpoint(data)
+            outcome = await agent.resume(answer)
+        assert (outcome.status, outcome.suspended) == (Status.FAILURE, False)
+        return ids, agent
+
+    with anyio.fail_after(10):
+        (here, agent), (elsewhere, _) = await asked(is_dumped=False), await asked(is_dumped=True)
+        assert len({*here}) == 3
+        assert here == elsewhere
+        (first,) = (await agent.run_until_suspend(thread_id="t1")).suspensions
+    assert agent.interaction.record(first.id).count == 0
