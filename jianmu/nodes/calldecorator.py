@@ -77,9 +77,9 @@ class CallDecorator(Wrapper):
         """Return what the node says of a call on the newest snapshot; writes are refused meanwhile."""
         with _only_looking(self.context):
             text = cast("object", self.refuse(call, self.read_state()))
-        if text is None or isinstance(text, str):
+        if text is None or (isinstance(text, str) and text):
             return text
-        path, kind = self.context.path, type(text).__name__
+        path, kind = self.context.path, "an empty one" if text == "" else type(text).__name__
         raise RunError(f"node '{path}': refuse() has to return a text or None, not {kind}", path=path)
 
     async def refined(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:

@@ -188,17 +188,15 @@ class ToolExecutor(AsyncNode):
     def _wish(self, turn: Turn, place: int, tools: Toolbox) -> Wish | None:
         """Return a call with its tool, or None where it has its result already: it was carried out, or cannot be."""
         call = turn.calls[place]
-        tool = tools.get(call.name)
         if any(other.id == call.id for other in turn.calls[:place]):
             text = f"'{call.name}' was not called: another call of the same reply has its id, '{call.id[:64]}'."
         elif turn.recall(place, self.context):
             return None
-        elif (refusal := self._refusal(turn, place)) is not None:
-            text = refusal
-        elif tool is None:
-            text = turn.broken_off(place, self.context) or tools.missing(call.name)
         else:
-            return Wish(call, tool, turn.scope(call))
+            text, tool = self._refusal(turn, place), tools.get(call.name)
+            if text is None and tool is not None:
+                return Wish(call, tool, turn.scope(call))
+            text = text or turn.broken_off(place, self.context) or tools.missing(call.name)
         turn.fail(place, text)
         return None
 

@@ -262,6 +262,7 @@ async def test_errors_of_the_program_end_the_run() -> None:
         r"node 'd0': refine\(\) may not ask, since the call was carried out": {"refine": asking},
         "the program is wrong": {"refine": refusing},
         r"node 'd0': refuse\(\) has to return a text or None, not int": {"refuse": lambda *_: 3},
+        r"node 'd0': refuse\(\) has to return a text or None, not an empty one": {"refuse": lambda *_: ""},
     }
     for text, hooks in texts.items():
         with pytest.raises(RunError, match=text):
