@@ -18,9 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.forks import Process, Program, nursery
+
 HERE = Path(__file__).parent
 Call = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-m", "jianmu"]
+IMPORTED = ("jianmu.cli.app", "anyio._backends._asyncio", "pydantic.dataclasses")
 SECONDS = 30
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -33,11 +36,19 @@ def environment(**more: str) -> dict[str, str]:
 
 def jianmu(*arguments: str, cwd: Path = HERE, given: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command with pipes."""
+    pipe = subprocess.PIPE
+    with _process(arguments, cwd, more, (pipe, pipe, pipe)) as process:
+        out, err = process.communicate(given, SECONDS)
+    return subprocess.CompletedProcess(arguments, process.wait(), out, err)
+
+
+def from_the_start(*arguments: str, cwd: Path = HERE, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with pipes, in an interpreter that has imported nothing."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=cwd,
         env=environment(**more),
-        input=given,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -45,21 +56,21 @@ def jianmu(*arguments: str, cwd: Path = HERE, given: str = "", **more: str) -> s
     )
 
 
-def started(*arguments: str, cwd: Path = HERE, **more: str) -> subprocess.Popen[str]:
+def started(*arguments: str, cwd: Path = HERE, **more: str) -> Process:
     """Start the command with pipes, in a group of its own; what it is told by its terminal it does not hear."""
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        env=environment(**more),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    with Path(os.devnull).open() as nothing:
+        return _process(arguments, cwd, more, (nothing.fileno(), subprocess.PIPE, subprocess.PIPE))
 
 
-def begun(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+def _process(
+    arguments: tuple[str, ...], cwd: Path, more: dict[str, str], files: tuple[int, int, int], **options: bool
+) -> Process:
+    """Start the command in a process that has imported it."""
+    program = Program("jianmu.cli:main", [*arguments], str(cwd), environment(**more), **options)
+    return Process(nursery(*IMPORTED), program, files)
+
+
+def begun(*arguments: str, folder: Path) -> Process:
     """Start the command, and wait until its node `Sleepy` is at work."""
     process = started(*arguments, SHOP=str(folder))
     for _ in range(SECONDS * 200):
@@ -79,16 +90,7 @@ class Terminal:
     def __init__(self, *arguments: str, cwd: Path = HERE, rows: int = 24, **more: str) -> None:
         self.screen, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 80, 0, 0))
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=cwd,
-            env=environment(**more),
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # tests have one thread
-        )
+        self.process = _process(arguments, cwd, more, (inside, inside, inside), has_terminal=True)
         os.close(inside)
         self.raw = b""
         self._seen = 0

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import SECONDS, Call, begun, jianmu
+from tests.cli.command import SECONDS, Call, begun, from_the_start, jianmu
 
 
 def test_the_output_is_json_on_stdout_and_all_else_on_stderr() -> None:
     """A success: exit code 0, one JSON object on stdout, even where nodes print; progress on stderr."""
-    done = jianmu("run", "shop:desk", "--input", '{"amount": 40}')
+    done = from_the_start("run", "shop:desk", "--input", '{"amount": 40}')
     assert done.returncode == 0
     assert json.loads(done.stdout) == {
         "amount": 40.0,

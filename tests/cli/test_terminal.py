@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Terminal, jianmu
+from tests.cli.command import Terminal, from_the_start
 
 
 def test_every_kind_of_question_is_asked_again_until_the_answer_fits(tmp_path: Path) -> None:
@@ -111,6 +111,6 @@ def test_a_question_that_is_over_takes_its_half_typed_answer_along(term: str) ->
 
 def test_a_terminal_that_knows_only_ascii_gets_escapes() -> None:
     """An encoding that lacks the marks ends no run."""
-    done = jianmu("tree", "shop:desk", PYTHONIOENCODING="ascii")
+    done = from_the_start("tree", "shop:desk", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("\\xb7 desk (Selector")

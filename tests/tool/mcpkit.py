@@ -14,8 +14,10 @@ import anyio
 from anyio.abc import Process, SocketStream
 
 from jianmu.tool import MCPToolbox, ToolCall, ToolResult, mcp_http, mcp_stdio
+from tests.forks import LAUNCH, nursery
 
 PROGRAM = str(Path(__file__).with_name("mcpserver.py"))
+IMPORTED = ("tests.tool.mcpserver", "uvicorn.lifespan.off", "uvicorn.protocols.http.auto", "anyio._backends._asyncio")
 PATIENCE = 60.0
 """Seconds after which a test has failed; a loaded machine takes some to start a process."""
 
@@ -83,17 +85,27 @@ async def phone() -> AsyncGenerator[Phone]:
         made.close()
 
 
-def stdio(line: Phone, name: str = "server", greeting: str = "", **options: Any) -> MCPToolbox:
+def command(*arguments: str, is_forked: bool = True) -> list[str]:
+    """Return the command line of a server: as it is, or of one that is forked from a process that has imported it."""
+    if not is_forked:
+        return [sys.executable, PROGRAM, *arguments]
+    return [sys.executable, "-I", "-S", LAUNCH, nursery(*IMPORTED).address, "tests.tool.mcpserver:main", *arguments]
+
+
+def stdio(line: Phone, name: str = "server", greeting: str = "", *, is_forked: bool = True, **more: Any) -> MCPToolbox:
     """Return the box of a server that is a process, which may say something before it speaks the protocol."""
     env = {"PHONE": str(line.port), "NAME": name, "GREETING": greeting}
-    return mcp_stdio(sys.executable, [PROGRAM, "stdio"], env=env, name=name, **options)
+    program, *arguments = command("stdio", is_forked=is_forked)
+    return mcp_stdio(program, arguments, env=env, name=name, **more)
 
 
 @asynccontextmanager
-async def http_server(line: Phone, *args: str, port: int = 0) -> AsyncGenerator[tuple[str, Process]]:
+async def http_server(
+    line: Phone, *args: str, port: int = 0, is_forked: bool = True
+) -> AsyncGenerator[tuple[str, Process]]:
     """Have a server behind an address: the address, and its process."""
     env = {**os.environ, "PHONE": str(line.port), "NAME": "web"}
-    process = await anyio.open_process([sys.executable, PROGRAM, "http", str(port), *args], env=env)
+    process = await anyio.open_process(command("http", str(port), *args, is_forked=is_forked), env=env)
     try:
         said = await line.hears("web runs", "web listens")
         yield f"http://127.0.0.1:{said.split()[-1]}/mcp", process

@@ -12,10 +12,12 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
@@ -35,16 +37,15 @@ from mcp.types import (
 from pydantic import BaseModel, Field
 
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
-NAME = os.environ.get("NAME", "server")
-LINE = socket.create_connection(("127.0.0.1", int(os.environ["PHONE"])))
 server = MCPServer("demo", instructions="Add before you multiply.")
 stubborn: list[object] = []
+lines: list[socket.socket] = []
 READ_ONLY = ToolAnnotations(read_only_hint=True)
 
 
 def say(word: object) -> None:
     """Tell the test."""
-    LINE.sendall(f"{NAME} {word}\n".encode())
+    lines[0].sendall(f"{os.environ.get('NAME', 'server')} {word}\n".encode())
 
 
 @server.tool()
@@ -241,23 +242,28 @@ def sign_in(marker: str) -> str:
     raise UrlElicitationRequiredError([url])
 
 
-say("runs")
-if sys.argv[1] == "http":
-    import uvicorn
+async def served(scope: Any, receive: Any, send: Any, app: Any) -> None:
+    """Serve by HTTP, and tell when a client says that it goes."""
+    if scope.get("method") == "DELETE":
+        say("is left")
+    await app(scope, receive, send)
 
-    app = server.streamable_http_app(json_response="json" in sys.argv)
 
-    async def told(scope: Any, receive: Any, send: Any) -> None:
-        """Tell when a client says that it goes."""
-        if scope.get("method") == "DELETE":
-            say("is left")
-        await app(scope, receive, send)
-
-    listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
-    say(f"listens {listener.getsockname()[1]}")
-    uvicorn.Server(uvicorn.Config(told, log_level="error")).run(sockets=[listener])
-else:
+def main() -> None:
+    """Serve, as the arguments of the program say."""
+    lines.append(socket.create_connection(("127.0.0.1", int(os.environ["PHONE"]))))
+    say("runs")
+    if sys.argv[1] == "http":
+        told = partial(served, app=server.streamable_http_app(json_response="json" in sys.argv))
+        listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+        say(f"listens {listener.getsockname()[1]}")
+        uvicorn.Server(uvicorn.Config(told, log_level="error", interface="asgi3")).run(sockets=[listener])
+        return
     os.write(1, f"{os.environ.get('GREETING', '')}\n".encode())  # against the protocol
     server.run("stdio")
     while stubborn:
         time.sleep(1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow_on_trio]
 
 async def test_the_tools_are_the_servers_own() -> None:
     """Names, descriptions and schemas are as the server gives them; hints are kept; arguments are checked."""
-    async with phone() as line, stdio(line) as box:
+    async with phone() as line, stdio(line, is_forked=False) as box:
         add = box.get("add")
         assert add is not None
         assert add.description.startswith("Add two numbers.")

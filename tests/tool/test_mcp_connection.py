@@ -87,7 +87,7 @@ async def test_a_closed_box_ends_the_calls_that_are_under_way() -> None:
 async def test_a_process_that_ignores_sigterm_is_killed_with_its_group() -> None:
     """The end of stdin, SIGTERM, SIGKILL: the process and its children have gone when the box is closed."""
     async with phone() as line:
-        async with stdio(line, grace=0.2) as box:
+        async with stdio(line, is_forked=False, grace=0.2) as box:
             assert (await call(box, "be_stubborn")).content == "ok"
             await line.hears("server runs", "child there")
         await line.hears("server gone", "child gone")
@@ -130,11 +130,11 @@ async def test_the_process_ends_when_nobody_closes_the_box(tool: str, end: str, 
 
 @pytest.mark.parametrize(("mode", "format"), [("auto", "sse"), ("legacy", "json")])
 async def test_a_server_behind_an_address_has_tools(mode: str, format: str) -> None:
-    """By HTTP it is as by stdio: tools, results, errors, 50 MB; whichever form the replies have."""
+    """By HTTP it is as by stdio: tools, results, errors, a long text; whichever form the replies have."""
     async with phone() as line, http_server(line, format) as (url, _), http(url, mode=mode) as box:
         assert (await call(box, "add", a=1, b=2)).content == "3"
         assert (await call(box, "fail")).is_error
-        assert "[cut:" in str((await call(box, "big", megabytes=50)).content)
+        assert "[cut:" in str((await call(box, "big", megabytes=5)).content)
         assert (await call(box, "only_structured")).content == '{"n": [1, 2]}'
         assert (await call(box, "die")).content == UNKNOWN.format("web", "die")
 
