@@ -42,7 +42,8 @@ from jianmu.thread.state import (
 )
 from jianmu.thread.task import Task, TaskState, task
 from jianmu.thread.tasklimit import SubagentLimit
-from jianmu.thread.title import Title, fork_thread, give_title, renamed, title_of_text
+from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
+from jianmu.thread.titlenode import Title
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
 
 __all__ = [

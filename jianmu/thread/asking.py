@@ -1,0 +1,66 @@
+"""What the nodes share that ask a model for something on the side: nobody sees it come in, and no run fails for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from jianmu.message import Message
+from jianmu.model.base import ModelRequest
+from jianmu.nodes.replies import ModelNode
+from jianmu.nodes.streaming import Shown
+
+
+class Unheard(Shown):
+    """A text that is shown and told nowhere as it comes in."""
+
+    __slots__ = ()
+
+    def take(self, piece: str) -> None:
+        """Drop a piece."""
+
+
+class SideModelNode(ModelNode):
+    """A node that asks a model on the side, past all projections; whatever goes wrong with that model, it goes on."""
+
+    async def open(self) -> None:
+        """Open the model, if it can be opened."""
+        try:
+            await super().open()
+        except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+            self._tell(error)
+
+    async def close(self) -> None:
+        """Close the model, if it was opened."""
+        try:
+            if self._opened:
+                await super().close()
+        except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+            self._tell(error)
+
+    async def _told(self, messages: Sequence[Message], seconds: float) -> str | None:
+        """Return what the model answers; None if it fails, takes longer than it may, or the run may ask no more."""
+        answers: list[str] = []
+        problems: list[Exception] = [TimeoutError(f"no answer within {seconds:g} seconds")]
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                await self.context.clock.sleep(seconds)
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            try:
+                request = ModelRequest(messages, settings=self._settings)
+                reply = await self._reply(request, Unheard(self.context, None))
+                answers.append(reply.message.text)
+            except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+                problems.insert(0, error)
+            group.cancel_scope.cancel()
+        if not answers:
+            self._tell(problems[0])
+        return answers[0] if answers else None
+
+    def _tell(self, error: Exception) -> None:
+        self.feedback_message = f"the model failed: {error}"
+        self.context.log.warning("a model on the side failed", error=type(error).__name__, reason=str(error))
