@@ -1,6 +1,6 @@
 """Threads in a file of SQLite.
 
-1. One connection, used under a lock. What runs on an event loop waits for it in a thread, one at a time per loop.
+1. One connection, used under a lock. What runs on an event loop waits for the store's thread, one at a time per loop.
 2. A transaction that has to survive a power cut is written through to the disk, with all that came before it.
 3. After an error that the connection may not have survived it is closed; the next use opens another.
 4. A forked process closes what it has got of the connection before it uses the store: SQLite's locks are its parent's.
@@ -15,17 +15,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar  # Any: what SQLite takes as a value, and refuses otherwise
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
-from anyio import CancelScope, CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
+from anyio import CancelScope
 
 from jianmu.errors import CorruptRecordError, SetupError, StoreError
 from jianmu.stores import tables
 from jianmu.stores.sql import SQLStore
 from jianmu.stores.tables import Dialect, Mode, Say, Texts
+from jianmu.stores.worker import Worker
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ class Forks:
 
     def _begin(self) -> None:
         for database in self._stopped:
-            database.drop()
+            database.forked()
         self._go_on()
 
 
@@ -117,6 +118,10 @@ class Database(SQLStore):
     def __del__(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def forked(self) -> None:
+        """Leave to the parent, in a process that was forked, what is its."""
+        self.drop()
 
     def drop(self) -> None:
         """Close the connection, if there is one; the next use opens another."""
@@ -214,27 +219,26 @@ class SQLiteStore(Database):
     def __init__(self, path: str | Path) -> None:
         self._place = _place(path)
         self._file: tuple[int, int] | None = None
+        self._worker = Worker()
         super().__init__(str(self._place))
 
     async def call(self, mode: Mode, work: Callable[[Say], T]) -> T:
         """Do a piece of work in a thread; what has begun is finished, also when the task is cancelled."""
-        return await to_thread.run_sync(self.work, mode, work, limiter=self._gate())
+        return await self._worker.do(partial(self.work, mode, work))
 
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
         with CancelScope(shield=True):
-            await to_thread.run_sync(self._close, limiter=self._gate())
+            await self._worker.do(self._close)
 
     def _close(self) -> None:
         with self.lock:
             self.drop()
 
-    def _gate(self) -> CapacityLimiter:
-        """Return what lets the calls of this loop through one by one: threads of their own, whatever others use up."""
-        gates = _gates.get(None)
-        if gates is None:
-            _gates.set(gates := WeakKeyDictionary())
-        return gates.get(self) or gates.setdefault(self, CapacityLimiter(1))
+    def forked(self) -> None:
+        """Leave connection and thread to the parent."""
+        super().forked()
+        self._worker.renew()
 
     def _current(self) -> sqlite3.Connection:
         # a file that was removed or replaced takes writes like any other, and nobody would ever see them
@@ -248,9 +252,6 @@ class SQLiteStore(Database):
             os.close(os.open(self._place, os.O_CREAT | os.O_RDWR, 0o600))
         self._file = _file(self._place)
         return super()._open()
-
-
-_gates = RunVar[WeakKeyDictionary[Database, CapacityLimiter]]("gates of stores")
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -1,0 +1,114 @@
+"""A thread that does a store's work, for tasks on any event loop.
+
+1. One piece of work at a time, in the order in which they came; of one event loop one at a time is handed over.
+2. It begins with the first piece, and ends when none has come for a while. A forked process begins its own.
+3. What waits for its turn can be cancelled; what was handed over is done, and its caller waits for it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar  # Any: the loop object of asyncio or trio
+from weakref import WeakKeyDictionary
+
+import anyio
+from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
+
+from jianmu.engine.wake import call_soon
+
+T = TypeVar("T")
+
+IDLE = 5.0
+"""Seconds after which a thread that has nothing to do ends."""
+
+
+class Piece(Generic[T]):
+    """A piece of work and what came of it.
+
+    Args:
+        work: what is to be done.
+        token: the event loop whose task waits.
+        done: set when it is done.
+    """
+
+    __slots__ = ("_error", "_token", "_work", "done", "result")
+
+    result: T
+
+    def __init__(self, work: Callable[[], T], token: Any, done: anyio.Event) -> None:
+        self._work = work
+        self._token = token
+        self.done = done
+        self._error: BaseException | None = None
+
+    def do(self) -> None:
+        """Do it, in the thread."""
+        try:
+            self.result = self._work()
+        except BaseException as error:  # noqa: BLE001  # it is the caller's
+            self._error = error
+        call_soon(self._token, self.done.set)
+
+    def found(self) -> T:
+        """Return its result, or raise what it has raised."""
+        error, self._error = self._error, None
+        if error is None:
+            return self.result
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
+
+
+class Worker:
+    """Does pieces of work in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin without a thread: this is a forked process, and what was handed over is its parent's."""
+        self._lock = threading.Lock()
+        self._pieces = queue.SimpleQueue[Piece[Any]]()
+        self._is_on = False
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Return what a function has returned in the thread."""
+        await checkpoint_if_cancelled()
+        async with self._gate():
+            piece = Piece(work, current_token().native_token, anyio.Event())
+            del work
+            with anyio.CancelScope(shield=True):
+                self._hand_over(piece)
+                await piece.done.wait()
+        return piece.found()
+
+    def _gate(self) -> anyio.Lock:
+        """Return what lets the calls of this event loop through one by one."""
+        gates = _gates.get(None)
+        if gates is None:
+            _gates.set(gates := WeakKeyDictionary())
+        return gates.get(self) or gates.setdefault(self, anyio.Lock(fast_acquire=True))
+
+    def _hand_over(self, piece: Piece[Any]) -> None:
+        with self._lock:
+            self._pieces.put(piece)
+            if self._is_on:
+                return
+            self._is_on = True
+        threading.Thread(target=self._go, args=(self._pieces,), name="jianmu store", daemon=True).start()
+
+    def _go(self, pieces: queue.SimpleQueue[Piece[Any]]) -> None:
+        while True:
+            try:
+                pieces.get(timeout=IDLE).do()  # no name keeps what it was about
+            except queue.Empty:
+                with self._lock:
+                    if pieces.empty():
+                        self._is_on = False
+                        return
+
+
+_gates = RunVar[WeakKeyDictionary[Worker, anyio.Lock]]("gates of stores")
