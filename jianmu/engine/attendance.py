@@ -25,7 +25,8 @@ class Attendance:
         self._pause = pause
         self._group: TaskGroup | None = None
         self._scope: anyio.CancelScope | None = None
-        self._stirred = anyio.Event()
+        self._is_stirred = False
+        self._stirred: anyio.Event | None = None
 
     def be_in(self, group: TaskGroup) -> None:
         """Have the tasks live in a group, as soon as they are needed."""
@@ -35,16 +36,18 @@ class Attendance:
         """Begin, unless it is on."""
         if self._scope is None and self._group is not None:
             self._scope = anyio.CancelScope()
-            self._stirred = anyio.Event()
             self._group.start_soon(self._attend, self._scope)
 
     def stir(self) -> None:
         """Tell that there is something to save."""
-        self._stirred.set()
+        self._is_stirred = True
+        if self._stirred is not None:
+            self._stirred.set()
 
     def end(self) -> None:
         """Begin nothing more; a commit that is under way comes to its end."""
-        self._group = None
+        self._group = self._stirred = None
+        self._is_stirred = False
         if self._scope is not None:
             self._scope.cancel()
             self._scope = None
@@ -63,8 +66,10 @@ class Attendance:
 
     async def _save_behind(self, save: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._stirred.wait()
-            self._stirred = anyio.Event()
+            if not self._is_stirred:
+                self._stirred = anyio.Event()
+                await self._stirred.wait()
+            self._is_stirred = False
             try:
                 await save()
             except Exception:  # noqa: BLE001  # the run was told

@@ -95,7 +95,7 @@ class Holding:
         self._done = 0
         self._has_to_last = False
         self._rows: list[tuple[Row, bool]] = []
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         save = self.flush if level == "async" else None
         self.attendance = Attendance(save, self._look_for_mail, max(0.01, min(poll, max_block / 4)))
 
@@ -120,7 +120,7 @@ class Holding:
         lease = await self._call(self.store.acquire, thread_id, this_process(self._token), SECONDS, create=create)
         self._lease, self.error = lease, None
         self._context.interaction.hear()
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
         is_same = lease.made_at in (None, self._made_at)
         if is_same and (thread_id, lease.number) == (self._thread_id, self._number):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,11 +26,33 @@ class Host:
         self._pump = pump
         self._moved = moved
         self._closing: anyio.Event | None = None
+        self._wanted: tuple[AsyncExitStack, Callable[[], None]] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether coroutines can live here."""
         return self._closing is not None
+
+    @asynccontextmanager
+    async def at_hand(self, opened: Callable[[], None]) -> AsyncGenerator[None]:
+        """Close at the end the group that `ready` has opened: a run that never waits needs none.
+
+        Args:
+            opened: called when it was opened.
+        """
+        async with AsyncExitStack() as stack:
+            self._wanted = stack, opened
+            try:
+                yield
+            finally:
+                self._wanted = None
+
+    async def ready(self) -> None:
+        """Open the group in a block of `at_hand`, unless it is open."""
+        if self._wanted is not None and not self.is_open:
+            stack, opened = self._wanted
+            await stack.enter_async_context(self.opened())
+            opened()
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

@@ -33,13 +33,13 @@ class Humans:
         self._failed = failed
         self._asked: dict[str, anyio.CancelScope] = {}
 
-    def look(self, pending: Sequence[Suspension], group: TaskGroup) -> None:
+    def look(self, pending: Sequence[Suspension], group: TaskGroup | None) -> None:
         """Ask what is new, unless it waits for no person; stop asking what somebody else has settled."""
         open_ids = {question.id for question in pending}
         for id in [id for id in self._asked if id not in open_ids]:
             self._asked.pop(id).cancel()
         for question in pending:
-            if question.id not in self._asked and question.reason != "wait":
+            if group is not None and question.id not in self._asked and question.reason != "wait":
                 scope = self._asked[question.id] = anyio.CancelScope()
                 group.start_soon(self._ask, question, scope)
 

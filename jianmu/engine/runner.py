@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -83,7 +82,7 @@ class ReactiveRunner(Generic[S]):
             late=self.failures.report_late,
         )
         self.tasks.late_result = self._keep_late
-        self.host = Host(context.clock.pump, self._move)
+        self.host = Host(context.clock.pump, self.tasks.be_in)
         self.binder = Binder(context, state_manager, self.tasks)
         self.tree = Tree(root, context.ticker)
         self.passing = Passing(
@@ -137,9 +136,6 @@ class ReactiveRunner(Generic[S]):
                 version=change.version, fields=change.fields, changed=change.changed, writer=change.writer
             )
             self.context.events.emit(told, change.writer)
-
-    def _move(self, group: TaskGroup | None) -> None:
-        self.tasks.group = group
 
     # Driving
 
@@ -198,6 +194,8 @@ class ReactiveRunner(Generic[S]):
                 return End(self.root.status)
             if self.log is not None:
                 await self.log.after_pass()
+            if self.tasks.is_asked:
+                await self.host.ready()
             self.tasks.carry_out()
             end = await self._rest(until_suspend)
             if end is not None:
@@ -209,12 +207,14 @@ class ReactiveRunner(Generic[S]):
         has_waited = False
         while True:
             self.wake.take()
-            if self._humans is not None and not until_suspend and self.tasks.group is not None:
+            if self._humans is not None and not until_suspend:
+                await self.host.ready()
                 self._humans.look(self.context.interaction.pending, self.tasks.group)
             end = self._stopped() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
             end = end or self._cut_short()
             if end is not None:
                 return end
+            await self.host.ready()
             due = self.passing.next_due()
             if due is not None and due <= clock.now():
                 return None if has_waited else await checkpoint()

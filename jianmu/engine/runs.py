@@ -178,7 +178,7 @@ class Runs(Entries[S]):
         end, is_over = End(Status.INVALID), True
         self._session.is_at_work = self._is_refused = True
         try:
-            async with self._runner.host.opened():
+            async with self._runner.host.at_hand(partial(self._attend, at_once=True)):
                 self._attend()
                 end = await self._runner.drive(begin, until_suspend=until_suspend)
                 if self._session.holding is not None:

@@ -562,3 +562,19 @@ async def test_wide_trees_work_in_a_run() -> None:
         assert await run(agent, within=20) is SUCCESS
     assert clock.now() == 1
     assert all(leaf.diary.count("clean", leaf.name) == 1 for leaf in slow)
+
+
+async def test_a_run_that_never_waits_opens_no_group_of_coroutines() -> None:
+    """A place for coroutines is made when one starts or the run waits, and not before."""
+    opened: list[str] = []
+
+    class Here(Behaviour):
+        def update(self) -> Status:
+            opened.append(str(agent.runner.host.is_open))
+            return Status.SUCCESS
+
+    agent = Agent(Here("here"))
+    with anyio.fail_after(5):
+        assert await agent.run() is Status.SUCCESS
+    assert opened == ["False"]
+    assert not agent.runner.host.is_open
