@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
@@ -81,10 +81,17 @@ class StateChanged(Event):
 
 
 class Token(Event):
-    """A piece of text that a model has sent; `count` pieces are merged for a reader that lags."""
+    """A piece of text that a model has sent.
+
+    Attributes:
+        text: the piece.
+        count: how many pieces it is made of, merged for a reader that lags.
+        kind: whether it is of the answer or of the reasoning before it.
+    """
 
     text: str
     count: int = 1
+    kind: Literal["text", "reasoning"] = "text"
 
 
 class Retried(Event):

@@ -103,7 +103,7 @@ class Stream:
         if self._path is not None and not _is_below(event.path, self._path):
             return
         last = self._buffer[-1] if len(self._buffer) > LAG else None
-        if isinstance(last, Token) and isinstance(event, Token) and last.path == event.path:
+        if isinstance(last, Token) and isinstance(event, Token) and (last.path, last.kind) == (event.path, event.kind):
             merged = {"text": last.text + event.text, "count": last.count + event.count}
             self._buffer[-1] = event.model_copy(update=merged)
         else:

@@ -47,8 +47,8 @@ class AgentLLMNode(ModelNode):
       reply without calls; for one with calls they go back to their defaults;
     - `usage`, a `jianmu.message.Usage`: what this thread has used so far, with this reply.
 
-    The text is told as `Token` events, and as `Retried` that what was told is void. Requests, tokens and cost count for
-    the limits of the run.
+    Text and reasoning are told as `Token` events, and as `Retried` that what was told is void. Requests, tokens and
+    cost count for the limits of the run.
     SUCCESS when a reply is in.
     RUNNING while it is awaited.
     FAILURE when the model refused, cannot be reached, takes no more requests or not so long ones, answered nothing, or,

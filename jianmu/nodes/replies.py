@@ -202,6 +202,8 @@ class ModelNode(AsyncNode):
         if isinstance(event, Delta):
             if event.kind == "text" and event.text:
                 shown.take(event.text)
+            elif event.kind == "reasoning" and event.text:
+                shown.think(event.text)
             return None
         if isinstance(event, Finish):
             return event

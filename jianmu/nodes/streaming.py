@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any, Generic, TypeVar  # Any: what an event loop and its coroutines exchange
+from typing import Any, Generic, Literal, TypeVar  # Any: what an event loop and its coroutines exchange
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.events import Token
@@ -37,8 +37,8 @@ class Shown:
         write: writes the whole text to the state, or None if it is not shown there.
     """
 
-    __slots__ = ("_clock", "_context", "_events", "_fresh", "_is_void", "_late", "_length", "_shown_at", "_text",
-                 "_told", "_told_at", "_wakes_at", "_write")  # fmt: skip
+    __slots__ = ("_clock", "_context", "_events", "_fresh", "_is_void", "_kind", "_late", "_length", "_shown_at",
+                 "_text", "_told", "_told_at", "_wakes_at", "_write")  # fmt: skip
 
     def __init__(self, context: NodeContext, write: Callable[[str], None] | None) -> None:
         self._context = context
@@ -49,6 +49,7 @@ class Shown:
         self._fresh: list[str] = []
         self._length = 0
         self._late: list[str] = []
+        self._kind: Literal["text", "reasoning"] = "text"
         self._told = 0
         self._is_void = False
         self._shown_at = self._told_at = context.clock.now()
@@ -59,11 +60,21 @@ class Shown:
         if self._write is not None:
             self._fresh.append(piece)
             self._length += len(piece)
-        if not self._events.is_heard:
-            return
+        if self._events.is_heard:
+            self._hear(piece, "text")
+
+    def think(self, piece: str) -> None:
+        """Take a piece of the reasoning: it is told, and is in no text."""
+        if self._events.is_heard:
+            self._hear(piece, "reasoning")
+
+    def _hear(self, piece: str, kind: Literal["text", "reasoning"]) -> None:
+        if kind != self._kind:
+            self.tell()
+            self._kind = kind
         if self._told < EACH:
             self._told += 1
-            self._context.emit(Token(text=piece))
+            self._context.emit(Token(text=piece, kind=kind))
         else:
             self._late.append(piece)
 
@@ -99,7 +110,7 @@ class Shown:
         if self._late:
             late, self._late = self._late, []
             self._told_at = self._clock.now()
-            self._context.emit(Token(text="".join(late), count=len(late)))
+            self._context.emit(Token(text="".join(late), count=len(late), kind=self._kind))
 
     def write(self) -> None:
         """Write the text, if it differs from what is shown."""

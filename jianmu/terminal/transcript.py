@@ -75,7 +75,7 @@ class Transcript:
     def take(self, event: Event) -> None:
         """Show an event."""
         match event:
-            case Token(text=text, path=path):
+            case Token(text=text, path=path, kind="text"):
                 self._grow(path or "", text)
             case Retried():
                 self._start_again(event)

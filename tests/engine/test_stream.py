@@ -75,6 +75,23 @@ async def test_tokens_of_different_nodes_are_not_mixed() -> None:
         assert said == text * (MANY // 2)
 
 
+async def test_reasoning_and_text_of_a_node_are_not_mixed() -> None:
+    """Merging never crosses from what a model thinks into what it says."""
+
+    def both(node: Do) -> None:
+        for number in range(MANY):
+            node.emit(Token(text="tr"[number % 2], kind=("text", "reasoning")[number % 2]))
+
+    agent = Agent(Do("do", both), World)
+    with anyio.fail_after(5):
+        async with agent.stream() as stream:
+            while agent.status is not SUCCESS:
+                await checkpoint()
+            events = [event async for event in stream]
+    for kind, text in (("text", "t"), ("reasoning", "r")):
+        assert "".join(one.text for one in of_kind(events, Token) if one.kind == kind) == text * (MANY // 2)
+
+
 async def test_a_reader_that_is_quick_gets_every_token() -> None:
     """Nothing is merged for one that does not lag."""
 

@@ -173,6 +173,19 @@ async def test_pieces_that_come_too_fast_are_events_together() -> None:
     assert "".join(token.text for token in tokens) == made.state.final_answer
 
 
+@pytest.mark.parametrize("pieces", [2, 300])
+async def test_reasoning_is_told_apart_from_the_text(pieces: int) -> None:
+    """Its pieces are `Token` events of their kind, all before those of the answer, and in no text of the state."""
+    turn = Turn(["so "] * pieces, reasoning=["hm "] * pieces)
+    made = agent(AgentLLMNode("think", model=ScriptedModel([turn])))
+    tokens = [event for event in await events_of(made, human("hello")) if isinstance(event, Token)]
+    kinds = [token.kind for token in tokens]
+    assert kinds == sorted(kinds)
+    said = {kind: "".join(token.text for token in tokens if token.kind == kind) for kind in kinds}
+    assert said == {"reasoning": "hm " * pieces, "text": "so " * pieces}
+    assert made.state.final_answer == made.state.streaming_output == "so " * pieces
+
+
 async def test_the_last_token_comes_before_the_reply() -> None:
     """When the reply is in the state, all of its text has been told."""
     made = agent(AgentLLMNode("think", model=ScriptedModel([Turn(["a"] * 300)])))

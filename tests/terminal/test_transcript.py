@@ -53,7 +53,7 @@ def only(transcript: Transcript) -> Block:
 
 def test_pieces_become_one_reply() -> None:
     """The tokens of a node are one growing reply, and its block is the one that has changed."""
-    transcript = shown(Token(text="Hel"), Token(text="lo"))
+    transcript = shown(Token(text="hm", kind="reasoning"), Token(text="Hel"), Token(text="lo"))
     assert only(transcript) == Reply(key=0, path="think", pieces=["Hel", "lo"])
     assert transcript.changes() == [only(transcript)]
     assert transcript.changes() == []
