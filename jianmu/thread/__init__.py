@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from jianmu.thread.assistant import thread_agent
 from jianmu.thread.catalog import catalog_hash
+from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.files import ThreadFiles
 from jianmu.thread.items import (
     Delegation,
@@ -45,9 +47,11 @@ from jianmu.thread.tasklimit import SubagentLimit
 from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
 from jianmu.thread.titlenode import Title
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
+from jianmu.thread.uploads import ShownUploads, Uploads, save_upload
 
 __all__ = [
     "ArtifactsState",
+    "DeferredTools",
     "Delegation",
     "DelegationsState",
     "FinishPlan",
@@ -68,6 +72,7 @@ __all__ = [
     "SandboxRef",
     "SandboxState",
     "Sandboxes",
+    "ShownUploads",
     "SkillContextState",
     "StateMessageStore",
     "StructuredState",
@@ -86,6 +91,7 @@ __all__ = [
     "Todo",
     "TodosState",
     "UploadedFile",
+    "Uploads",
     "UploadsState",
     "ViewedImage",
     "ViewedImagesState",
@@ -95,7 +101,10 @@ __all__ = [
     "local_sandboxes",
     "renamed",
     "sandbox_tools",
+    "save_upload",
     "task",
+    "thread_agent",
     "title_of_text",
+    "tool_search",
     "write_todos",
 ]
