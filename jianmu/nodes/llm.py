@@ -250,6 +250,7 @@ def _refuse_shared(node: AgentLLMNode) -> None:
             call = f'{type(other).__name__}("{other.name}", ..., namespace="{other.name}")'
             raise SetupError(
                 f"nodes '{one}' and '{two}' may run at the same time and stream into the same fields: "
-                f"give each a namespace of its own, {call}",
+                f"give each a namespace of its own, {call}, "
+                f'or each branch a state of its own, Agent(branch, Schema).as_node("{other.name}")',
                 path=node.context.path,
             )

@@ -268,7 +268,8 @@ async def test_two_streams_into_one_field_are_refused() -> None:
         name = other.rpartition("/")[2]
         assert str(found.value) == (
             f"nodes 'p/n0' and '{other}' may run at the same time and stream into the same fields: "
-            f'give each a namespace of its own, AgentLLMNode("{name}", ..., namespace="{name}")'
+            f'give each a namespace of its own, AgentLLMNode("{name}", ..., namespace="{name}"), '
+            f'or each branch a state of its own, Agent(branch, Schema).as_node("{name}")'
         )
 
 
