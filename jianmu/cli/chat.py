@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from functools import partial
 from importlib.util import find_spec
-from typing import Annotated, Any  # Any: agents of every schema
+from typing import Annotated, Any, Literal, NamedTuple  # Any: agents of every schema
 
 from cyclopts import Parameter
 
@@ -17,13 +17,14 @@ from jianmu.cli.keyboard import is_terminal
 from jianmu.cli.load import load_agent
 from jianmu.cli.loop import in_loop
 from jianmu.cli.options import Flag, Place
-from jianmu.cli.store import check_id, closing, give_store, option
+from jianmu.cli.store import check_id, closing, file_of, give_store, option
 from jianmu.errors import MissingExtraError, ModelError, SetupError
 from jianmu.model import ChatModel, Retrying, lookup
 
 AnyAgent = Agent[Any]
 SCRIPTED = "scripted"
 HINT = 'Try "hello", "17 * 23", "note: buy milk" or "book a table"'
+HINT_OF_FILES = 'Try "hello", "$ ls -la", "$ date > now.txt" or "note: buy milk"'
 WAYS = """\
 There are three ways to a model:
 
@@ -49,6 +50,7 @@ def chat(
     /,
     *,
     model: str | None = None,
+    thread_agent: str | None = None,
     system: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     thread: str | None = None,
     store: Place = None,
@@ -56,18 +58,23 @@ def chat(
 ) -> int:
     """Talk with an agent in the terminal.
 
-    Without an agent it talks with a model by its name; without either, with a scripted assistant.
+    Without an agent it talks with a model by its name; without either, with a scripted assistant. With
+    --thread-agent the model is the one of an assistant that plans and works with files in a sandbox on this machine.
 
     Args:
         agent: module:name of an Agent, or of a function that returns one; its state has the field messages.
         model: provider:model, like openai:gpt-6-luna, or "scripted".
+        thread_agent: the same, for the assistant; its files are in the folder threads beside the store.
         system: the system prompt of that model.
         thread: go on with this thread of the store, or begin it; by default a new one.
         store: where threads are kept.
         debug: show the traceback of an error.
     """
-    if agent is not None and (model is not None or system is not None):
-        raise UsageError("--model and --system are for a chat without an agent: an agent has models of its own")
+    if agent is not None and (model, thread_agent, system) != (None, None, None):
+        options = "--model, --thread-agent and --system"
+        raise UsageError(f"{options} are for a chat without an agent: an agent has models of its own")
+    if model is not None and thread_agent is not None:
+        raise UsageError("--model talks with a model, --thread-agent with an assistant that has one: give one of them")
     if thread is not None:
         check_id(thread)
     if not _has_terminal():
@@ -79,26 +86,57 @@ def chat(
         with redirect_stdout(sys.stderr):
             loaded = load_agent(agent)
         return _show(loaded, thread, store, f"jianmu chat {agent}")
-    return _with_model(model, system, thread, store)
+    talk = Talk("model" if thread_agent is None else "thread-agent", system, thread, store)
+    return _with_model(model if thread_agent is None else thread_agent, talk)
 
 
 def _has_terminal() -> bool:
     return is_terminal() and sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
-def _with_model(name: str | None, system: str | None, thread: str | None, place: str | None) -> int:
+class Talk(NamedTuple):
+    """A chat with a model by its name.
+
+    Attributes:
+        way: the option that the model is given by.
+        system: the system prompt.
+        thread: the thread, or None: a new one.
+        place: the store.
+    """
+
+    way: Literal["model", "thread-agent"]
+    system: str | None
+    thread: str | None
+    place: str | None
+
+    def agent(self, model: ChatModel) -> AnyAgent:
+        """Return whom one talks with."""
+        from jianmu.terminal import assistant  # noqa: PLC0415  # beside an extra
+
+        is_script = isinstance(model, assistant.ScriptedAssistant)
+        if self.way == "model":
+            return assistant.scripted_agent() if is_script else assistant.model_agent(Retrying(model), self.system)
+        folders = file_of(self.place).parent / "threads"
+        if is_script:
+            return assistant.scripted_thread_agent(folders)
+        return assistant.thread_agent(Retrying(model), system=self.system, folders=folders)
+
+
+def _with_model(name: str | None, talk: Talk) -> int:
     """Talk with a model, or say how one is got and offer the scripted assistant."""
-    from jianmu.terminal.assistant import model_agent, scripted_agent  # noqa: PLC0415  # beside an extra
+    from jianmu.terminal.assistant import ScriptedAssistant  # noqa: PLC0415  # beside an extra
 
     problem = None
     if name not in (None, SCRIPTED):
         model, problem = _found(name or "")
         if model is not None:
-            command = f"jianmu chat --model {shlex.quote(model.name)}"
-            return _show(model_agent(Retrying(model), system), thread, place, command)
+            command = f"jianmu chat --{talk.way} {shlex.quote(model.name)}"
+            return _show(talk.agent(model), talk.thread, talk.place, command)
     if name != SCRIPTED and not _accepts_script(problem):
         return Exit.USAGE
-    return _show(scripted_agent(), thread, place, f"jianmu chat --model {SCRIPTED}", HINT)
+    command = f"jianmu chat --{talk.way} {SCRIPTED}"
+    hint = HINT if talk.way == "model" else HINT_OF_FILES
+    return _show(talk.agent(ScriptedAssistant()), talk.thread, talk.place, command, hint)
 
 
 def _found(name: str) -> tuple[ChatModel | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any  # Any: an agent of a schema that only its options name
@@ -17,7 +18,9 @@ from jianmu.message import Message
 from jianmu.model import ChatModel, ModelRequest, ScriptedModel, Turn
 from jianmu.model.base import REAL, Stream
 from jianmu.nodes.llm import AgentLLMNode
+from jianmu.nodes.projections import is_added
 from jianmu.prebuilt.react import ReActState, react_agent
+from jianmu.thread import ThreadState, thread_agent
 from jianmu.tool import Tool, ToolCall, tool
 
 PAUSE = 0.03
@@ -25,6 +28,7 @@ PAUSE = 0.03
 NUMBER = r"-?\d+(?:\.\d+)?"
 SUM = re.compile(rf"({NUMBER})\s*([-+*/x×])\s*({NUMBER})")
 NOTE = re.compile(r"\bnote\b[:\s]*(.*)", re.IGNORECASE | re.DOTALL)
+SHELL = re.compile(r"^\s*\$\s*(\S.*)", re.DOTALL)
 TABLE = re.compile(r"\btable\b", re.IGNORECASE)
 SIGNS: dict[str, Callable[[float, float], float]] = {
     "+": lambda left, right: left + right,
@@ -58,6 +62,16 @@ While I talk, **Ctrl-C** stops me, **Ctrl-T** shows the tree and the state, and 
 
 class Notebook(ReActState):
     """The state of the scripted assistant.
+
+    Attributes:
+        notes: what it was told to note.
+    """
+
+    notes: Annotated[list[str], operator.add] = Field(default_factory=list[str])
+
+
+class ThreadNotebook(ThreadState):
+    """The state of the scripted assistant that has files.
 
     Attributes:
         notes: what it was told to note.
@@ -109,7 +123,8 @@ class ScriptedAssistant(ChatModel):
 
     def stream(self, request: ModelRequest, *, clock: Clock = REAL) -> Stream:
         """Return the reply that the rules have for the last message."""
-        turn = _reply(request.messages, self._pause)
+        has_shell = any(one.name == "bash" for one in request.tools)
+        turn = _reply(request.messages, self._pause, has_shell=has_shell)
         return ScriptedModel([turn], name=self.name).stream(request, clock=clock)
 
 
@@ -132,12 +147,25 @@ def scripted_agent(pause: float = PAUSE) -> Agent[Any]:
     return react_agent(ScriptedAssistant(pause), TOOLS, state_schema=Notebook)
 
 
-def _reply(messages: Sequence[Message], pause: float) -> Turn:
+def scripted_thread_agent(folders: str | os.PathLike[str], pause: float = PAUSE) -> Agent[Any]:
+    """Return an assistant with all its parts that follows the script; `$ ls` runs a command in its sandbox.
+
+    Args:
+        folders: where the folders of its threads are.
+        pause: seconds between two words.
+    """
+    return thread_agent(ScriptedAssistant(pause), TOOLS, folders=folders, state_schema=ThreadNotebook)
+
+
+def _reply(messages: Sequence[Message], pause: float, *, has_shell: bool) -> Turn:
     """Return what the rules have for the last message."""
-    last = messages[-1]
+    last = next(message for message in reversed(messages) if not is_added(message))
     if last.role == "tool":
         return Turn(_after(last), pause=pause)
     text, id = last.text, f"call-{len(messages)}"
+    if has_shell and (found := SHELL.search(text)):
+        call = ToolCall(id=id, name="bash", arguments={"command": found[1]})
+        return Turn("I run that in my sandbox.", [call], pause=pause)
     if found := SUM.search(text):
         left, sign, right = found.groups()
         call = ToolCall(id=id, name="calculate", arguments={"left": float(left), "sign": sign, "right": float(right)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 from jianmu.errors import MissingExtraError, SetupError
 from jianmu.model import ScriptedModel
 from jianmu.terminal import chat
-from jianmu.terminal.assistant import model_agent, scripted_agent
+from jianmu.terminal.assistant import model_agent, scripted_agent, scripted_thread_agent
 from jianmu.terminal.blocks import Call
 from jianmu.terminal.conversation import Conversation
 from tests.terminal.kit import SECONDS, agent_of, blocks, until
@@ -76,6 +77,15 @@ async def test_the_scripted_assistant_says_what_it_is() -> None:
     """To anything else."""
     talk = Conversation(scripted_agent(0.0))
     assert "no language model" in (await answered(talk, "hello"))[1]
+
+
+async def test_the_scripted_assistant_with_files_runs_commands(tmp_path: Path) -> None:
+    """In the sandbox of its thread, which has a title then; without a sandbox a command is a text as any other."""
+    talk = Conversation(scripted_thread_agent(tmp_path, 0.0))
+    assert await answered(talk, "$ echo 47 > a.txt; cat a.txt") == ("Reply", "Done: **47**. Anything else?", "done")
+    assert (tmp_path / talk.thread_id / "workspace" / "a.txt").read_text() == "47\n"
+    assert talk.agent.state.title == "$ echo 47 > a.txt; cat a.txt"
+    assert "no language model" in (await answered(Conversation(scripted_agent(0.0)), "$ echo 47"))[1]
 
 
 async def test_a_model_by_itself_talks() -> None:

@@ -57,11 +57,11 @@ def test_without_the_extra_it_says_how_to_install_it(
 
 
 @pytest.mark.usefixtures("at_terminal")
-@pytest.mark.parametrize("more", [["--model", "openai:x"], ["--system", "be brief"]])
+@pytest.mark.parametrize("more", [["--model", "openai:x"], ["--system", "be brief"], ["--thread-agent", "openai:x"]])
 def test_an_agent_has_models_of_its_own(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Options of a model beside an agent are a mistake."""
     assert main(["chat", "talkers:quick", *more]) == 2
-    assert "--model and --system are for a chat without an agent" in capsys.readouterr().err
+    assert "--model, --thread-agent and --system are for a chat without an agent" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("at_terminal")
@@ -71,6 +71,13 @@ def test_an_agent_without_a_conversation_is_refused(tmp_path: Path, capsys: pyte
     assert main(["chat", "talkers:mute", "--store", str(place)]) == 1
     assert "write messages: Annotated[list[Message], operator.add]" in capsys.readouterr().err
     assert not place.exists()
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_one_talks_with_a_model_or_with_an_assistant(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both at once is a mistake."""
+    assert main(["chat", "--model", "openai:x", "--thread-agent", "openai:x"]) == 2
+    assert "--model talks with a model, --thread-agent with an assistant that has one" in capsys.readouterr().err
 
 
 class Keyless(ChatModel):
@@ -129,6 +136,18 @@ def test_without_anything_it_offers_the_scripted_assistant(tmp_path: Path) -> No
         terminal.expect("ready")
         assert end(terminal) == 0
         assert "go on with this chat: jianmu chat --model scripted --thread chat-" in terminal.shown
+
+
+def test_the_assistant_works_in_a_sandbox_beside_the_store(tmp_path: Path) -> None:
+    """A command of the script runs in the thread's folder; the chat says at its end how to go on."""
+    with chatting("--thread-agent", "scripted", "--thread", "t1", folder=tmp_path) as terminal:
+        terminal.expect("ready")
+        terminal.type("$ echo 4711 | tee kept.txt\r")
+        terminal.expect("Done: 4711")
+        terminal.expect("ready")
+        assert end(terminal) == 0
+        assert "go on with this chat: jianmu chat --thread-agent scripted --thread t1" in terminal.shown
+    assert (tmp_path / "threads" / "t1" / "workspace" / "kept.txt").read_text() == "4711\n"
 
 
 def test_a_chat_that_was_killed_at_a_question_is_opened_at_it(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""thread_agent: the whole from one call, each part of which can be switched off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jianmu.agent import Agent
+from jianmu.engine.clock import VirtualClock
+from jianmu.engine.context import NodeContext
+from jianmu.engine.request import Request
+from jianmu.engine.tree import descend
+from jianmu.errors import ModelRefusedError, SetupError
+from jianmu.message import human
+from jianmu.prebuilt import react
+from jianmu.stores import SQLiteStore
+from jianmu.testing import ScriptedModel
+from jianmu.thread import Sandboxes, ThreadFolders, ThreadState, local_sandboxes, task, thread_agent
+from jianmu.tool import ToolCall
+from tests.cases.leaves import FAILURE, SUCCESS, nothing_left
+from tests.thread.turns import asked
+
+pytestmark = pytest.mark.anyio
+BARE: dict[str, Any] = {"folders": None, "plan": False, "title": False}
+
+
+def agent(model: ScriptedModel, tools: Any = (), **options: Any) -> Agent[Any]:
+    """Return an assistant on the virtual clock."""
+    return thread_agent(model, tools, clock=VirtualClock(autojump=True), **options)
+
+
+def call(name: str, id: str = "1", **arguments: Any) -> ToolCall:
+    """Return a call."""
+    return ToolCall(id=id, name=name, arguments=arguments)
+
+
+def kinds(made: Agent[Any]) -> set[str]:
+    """Return the kinds of nodes of a tree."""
+    return {type(node).__name__ for node in descend(made.root)}
+
+
+def skill(folder: Path) -> Path:
+    """Return a folder of instructions."""
+    folder.mkdir()
+    text = "---\nname: letters\ndescription: How letters are written.\n---\nBegin with a greeting."
+    (folder / "SKILL.md").write_text(text)
+    return folder
+
+
+async def test_a_turn_with_all_parts(tmp_path: Path) -> None:
+    """It reads a skill, plans, works in the sandbox, and answers; the thread has a plan, a sandbox and a title."""
+    model = ScriptedModel([
+        call("read_skill", skill="letters"),
+        [call("write_todos", "2", todos=[{"content": "write", "status": "completed"}]),
+         call("write_file", "3", path="/mnt/user-data/workspace/a.txt", content="Dear Ada")],
+        "It is written.",
+    ])  # fmt: skip
+    made = agent(model, folders=tmp_path / "threads", skills=[skill(tmp_path / "letters")])
+    with nothing_left(made):
+        assert await made.run({"messages": [human("Write to Ada")]}, thread_id="t1") is SUCCESS
+    state = made.state
+    assert (tmp_path / "threads" / "t1" / "workspace" / "a.txt").read_text() == "Dear Ada"
+    assert (state.final_answer, state.title, state.title_by) == ("It is written.", "Write to Ada", "text")
+    assert [one.status for one in state.todos] == ["completed"]
+    assert state.sandbox is not None
+    assert state.thread_data == ThreadFolders(tmp_path / "threads").paths("t1")
+
+
+async def test_all_parts_can_be_switched_off() -> None:
+    """What is left thinks, acts and answers, and is offered no tool that nobody has given."""
+    model = ScriptedModel(["hello"])
+    made = agent(model, **BARE)
+    assert await made.run({"messages": [human("hi")]}) is SUCCESS
+    assert ([*model.requests[0].tools], asked(model)) == ([], ["hi"])
+    assert kinds(made) & {"ThreadData", "FinishPlan", "PlanReminder", "Title", "SubagentLimit", "OpenSandbox"} == set()
+    assert made.state.title is None
+
+
+async def test_an_early_answer_is_sent_back(tmp_path: Path) -> None:
+    """With a plan: the model is reminded of what is open, and goes on."""
+    todos = [{"content": "look", "status": "pending"}]
+    done = [{"content": "look", "status": "completed"}]
+    model = ScriptedModel([call("write_todos", todos=todos), "I am done", call("write_todos", "2", todos=done), "Done"])
+    made = agent(model, folders=tmp_path)
+    assert await made.run({"messages": [human("hi")]}) is SUCCESS
+    assert made.state.final_answer == "Done"
+    assert "- [pending] look" in asked(model, 2)[-1]
+
+
+async def test_a_sandbox_is_opened_by_need_and_released_at_the_end(tmp_path: Path) -> None:
+    """Without a tool that needs one there is none; with `eager` there is one in each run."""
+    lazy, eager = (local_sandboxes(ThreadFolders(tmp_path)) for _ in range(2))
+    for boxes, is_eager in ((lazy, False), (eager, True)):
+        held: list[Any] = []
+        model = ScriptedModel([lambda _, boxes=boxes, held=held: held.append(boxes.held()) or "hello"])
+        made = agent(model, folders=tmp_path, sandbox=boxes, eager=is_eager)
+        await made.run({"messages": [human("hi")]}, thread_id="t1")
+        assert held == [("t1",) if is_eager else ()]
+        assert (boxes.held(), made.state.sandbox is not None) == ((), is_eager)
+
+
+async def test_a_run_that_goes_on_in_another_process_has_the_paths(tmp_path: Path) -> None:
+    """They are in no checkpoint, and there again before anything else is done."""
+    seen: list[Any] = []
+
+    async def ask(context: NodeContext) -> str:
+        """Ask."""
+        seen.append(context.read_state().thread_data)
+        return await context.ask(Request("sure?"), key="sure")
+
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        made = agent(ScriptedModel([call("ask")]), [ask], folders=tmp_path / "f", store=store)
+        assert (await made.run_until_suspend({"messages": [human("hi")]}, thread_id="t1")).suspended
+        other = agent(ScriptedModel(["fine"]), [ask], folders=tmp_path / "f", store=store)
+        assert (await other.resume("yes", thread_id="t1")).status is SUCCESS
+    assert seen == [ThreadFolders(tmp_path / "f").paths("t1")] * 2
+    assert (await _checkpoints(tmp_path / "s.db")).find(str(tmp_path).encode()) == -1
+
+
+async def _checkpoints(path: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in path.parent.glob(path.name + "*"))
+
+
+async def test_tasks_are_limited() -> None:
+    """Where a subagent is among the tools, the limit stands around the calls; without one there is none."""
+    model, inner = ScriptedModel([[call("task", id, task=id) for id in "ab"], "done"]), ScriptedModel(["did"])
+    made = agent(model, [task("task", lambda: react("sub", model=inner), copies=1)], tasks_at_once=1, **BARE)
+    await made.run({"messages": [human("hi")]})
+    assert [one.id for one in made.state.delegations] == ["a"]
+    assert "1 tasks may be given at a time" in made.state.messages[-2].text
+
+
+async def test_a_run_that_fails_has_a_title() -> None:
+    """The model cannot be reached in the first turn: the title is made of the text."""
+    made = agent(ScriptedModel([ModelRefusedError("no", model="m")]), **{**BARE, "title": True})
+    assert await made.run({"messages": [human("Taxes")]}) is FAILURE
+    assert (made.state.title, made.state.title_by) == ("Taxes", "text")
+
+
+class Bare(ThreadState):
+    """A schema with a field of its own."""
+
+    mood: str = "fine"
+
+
+async def test_a_schema_of_ones_own_derives_from_that_of_threads() -> None:
+    """And the system prompt can follow it."""
+    model = ScriptedModel(["hello"])
+    made = agent(model, system=lambda state: f"You are {state.mood}.", state_schema=Bare, **BARE)
+    await made.run({"messages": [human("hi")]})
+    assert asked(model) == ["You are fine.", "hi"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"plann": True}, r"there is no argument plann=: did you mean plan=\?"),
+        ({"plan": "yes"}, "plan='yes': it takes True or False"),
+        ({"tools": "search"}, r"tools='search': it takes a Toolbox, or a list of tools: tools=\[search\]"),
+        ({"skills": "./skills"}, r"skills='./skills': it takes a list of folders: skills=\["),
+        (
+            {"sandbox": "docker"},
+            r"sandbox='docker': it takes True, False, or sandboxes of your own: sandbox=local_",
+        ),
+        ({"folders": 3}, 'folders=3: it takes a folder or None: folders="./threads"'),
+        ({"title": 3}, 'title=3: it takes True, False or a model: title="openai:x"'),
+        ({"eager": True, "sandbox": False}, r"thread_agent\(eager=True\) needs .*: give sandbox=True as well"),
+        ({"eager": True, "folders": None}, 'needs what it works in: give folders="./threads" as well'),
+        ({"sandbox": Sandboxes(lambda _: None), "folders": None}, 'give folders="./threads" as well'),
+        ({"store": 3}, "store=3: it takes a store"),
+    ],
+)
+async def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], text: str, tmp_path: Path) -> None:
+    """With what to write."""
+    with pytest.raises(SetupError, match=text):
+        thread_agent(ScriptedModel([]), **{"folders": tmp_path, **options})
