@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jianmu.thread.assistant import thread_agent
 from jianmu.thread.catalog import catalog_hash
+from jianmu.thread.clarify import Clarify
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.files import ThreadFiles
 from jianmu.thread.items import (
@@ -47,10 +48,12 @@ from jianmu.thread.tasklimit import SubagentLimit
 from jianmu.thread.title import fork_thread, give_title, renamed, title_of_text
 from jianmu.thread.titlenode import Title
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
-from jianmu.thread.uploads import ShownUploads, Uploads, save_upload
+from jianmu.thread.uploads import Uploads, save_upload
+from jianmu.thread.uploadsshown import ShownUploads
 
 __all__ = [
     "ArtifactsState",
+    "Clarify",
     "DeferredTools",
     "Delegation",
     "DelegationsState",

@@ -22,7 +22,7 @@ import secrets
 import stat
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
@@ -52,6 +52,10 @@ _SAYS = {
 }
 
 Parts: TypeAlias = tuple[str, ...]
+
+
+class TakenError(ValueError):
+    """Something has the name that a new file was to have."""
 
 
 class Entry(NamedTuple):
@@ -116,14 +120,15 @@ class ThreadFiles:
         with _refusing(path), self._opened(folder) as above, _plain(name, above, path) as file:
             return _all_of(file, path, most)
 
-    def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+    def write(self, path: str, data: bytes, *, append: bool = False, new: bool = False) -> None:
         """Write a file whole, or at its end; folders that are missing are made.
 
         Raises:
             ValueError: it cannot be written.
+            TakenError: with `new`: something has that name.
         """
         with self._lock:
-            self._write(path, data, append=append)
+            self._write(path, data, append=append, new=new)
 
     def replace(self, path: str, old: str, new: str, *, every: bool = False) -> int:
         """Put one text in the place of another; return how often.
@@ -246,14 +251,18 @@ class ThreadFiles:
         finally:
             os.close(opened)
 
-    def _write(self, path: str, data: bytes, *, append: bool = False) -> None:
+    def _write(self, path: str, data: bytes, *, append: bool = False, new: bool = False) -> None:
         *folder, name = self._file(path)
         with _refusing(path), self._opened(folder, make=True) as above:
-            mode = 0o600
-            with suppress(FileNotFoundError), _plain(name, above, path) as file:
-                mode = os.fstat(file).st_mode & 0o777
-                data = (_all_of(file, path) if append else b"") + data
-            _put(name, data, mode, above)
+            mode, old = (0o600, b"") if new else _before(name, above, path, append=append)
+            _put(name, old + data, mode, above, os.link if new else os.replace)
+
+
+def _before(name: str, above: int, path: str, *, append: bool) -> tuple[int, bytes]:
+    """Return the mode of a file that is about to be written, and what stays of it."""
+    with suppress(FileNotFoundError), _plain(name, above, path) as file:
+        return os.fstat(file).st_mode & 0o777, _all_of(file, path) if append else b""
+    return 0o600, b""
 
 
 def _make(name: str, above: int) -> None:
@@ -261,17 +270,19 @@ def _make(name: str, above: int) -> None:
         os.mkdir(name, 0o700, dir_fd=above)
 
 
-def _put(name: str, data: bytes, mode: int, above: int) -> None:
-    """Put a new file in the place of a name, whole or not at all."""
+def _put(name: str, data: bytes, mode: int, above: int, take: Callable[..., None]) -> None:
+    """Put a new file in the place of a name, whole or not at all; `take` gives it the name."""
     new = f".{secrets.token_hex(8)}.new"
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=above)
     try:
         with open(file, "wb") as stream:  # noqa: PTH123  # a descriptor, which no Path has
             stream.write(data)
-        os.replace(new, name, src_dir_fd=above, dst_dir_fd=above)  # no Path has descriptors
-    except BaseException:
-        os.unlink(new, dir_fd=above)  # no Path has descriptors
-        raise
+        take(new, name, src_dir_fd=above, dst_dir_fd=above)
+    except FileExistsError:
+        raise TakenError(f"there is a '{name}' already") from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=above)  # no Path has descriptors
 
 
 @contextmanager

@@ -90,6 +90,17 @@ def expanded(text: str, folder: Path) -> str:
     return _VIRTUAL.sub(lambda _: str(folder), text)
 
 
+def checked_folders(call: str, folders: object) -> ThreadFolders:
+    """Return what was given as the folders of threads; `call` is how the call of the user begins.
+
+    Raises:
+        SetupError: it is something else.
+    """
+    if not isinstance(folders, ThreadFolders):
+        raise SetupError(f'{call}folders=ThreadFolders("./threads")), not folders={folders!r}')
+    return folders
+
+
 class ThreadData(Part, Node):
     """Write where the thread's files are, `thread_data`, in each run anew: no checkpoint has it.
 
@@ -105,9 +116,7 @@ class ThreadData(Part, Node):
 
     def __init__(self, name: str | None = None, *, folders: ThreadFolders) -> None:
         super().__init__(name)
-        if not isinstance(folders, ThreadFolders):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-            raise SetupError(f'ThreadData("{self.name}", folders=ThreadFolders("./threads")), not folders={folders!r}')
-        self.folders = folders
+        self.folders = checked_folders(f'ThreadData("{self.name}", ', folders)
 
     def update(self) -> Status:
         """Write the paths, unless they are there."""
