@@ -69,6 +69,8 @@ MODELS = [
     "Reminders",
     "ContextBudget",
     "CallDecorator",
+    "CallOutcome",
+    "AskingTool",
     "Delegate",
     "DelegateExecutor",
     "acting",

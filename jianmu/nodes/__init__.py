@@ -29,14 +29,17 @@ from jianmu.nodes.skill import Skill
 from jianmu.nodes.subagent import SubAgent
 from jianmu.nodes.timing import Cooldown, Timeout, Timer
 from jianmu.nodes.tools import ToolExecutor
+from jianmu.nodes.turn import CallOutcome
+from jianmu.nodes.verdicts import AskingTool
 
 __all__ = [
-    "AgentLLMNode", "Answer", "Approve", "AskHuman", "CallDecorator", "Catch", "Choose", "Condition", "ContextBudget",
-    "Control", "Cooldown", "Count", "Delegate", "DelegateExecutor", "EternalGuard", "FailureIsRunning",
-    "FailureIsSuccess", "Finally", "ForEach", "ForceFailure", "ForceSuccess", "Guard", "HasFinalAnswer", "IfThenElse",
-    "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot", "Parallel", "ParallelPolicy",
-    "PassThrough", "Race", "Reminders", "Repeat", "Request", "RequestProjection", "Retry", "RunningIsFailure",
-    "RunningIsSuccess", "Selector", "Sequence", "SimpleLLMNode", "Skill", "StatusToBlackboard", "SubAgent",
-    "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout", "Timer", "ToolExecutor", "Utility", "WaitFor",
-    "acting", "action", "async_action", "async_condition", "condition", "default", "escalate", "fail",
+    "AgentLLMNode", "Answer", "Approve", "AskHuman", "AskingTool", "CallDecorator", "CallOutcome", "Catch", "Choose",
+    "Condition", "ContextBudget", "Control", "Cooldown", "Count", "Delegate", "DelegateExecutor", "EternalGuard",
+    "FailureIsRunning", "FailureIsSuccess", "Finally", "ForEach", "ForceFailure", "ForceSuccess", "Guard",
+    "HasFinalAnswer", "IfThenElse", "InteractiveNode", "Invert", "Inverter", "LoopUntilSuccess", "OneShot",
+    "Parallel", "ParallelPolicy", "PassThrough", "Race", "Reminders", "Repeat", "Request", "RequestProjection",
+    "Retry", "RunningIsFailure", "RunningIsSuccess", "Selector", "Sequence", "SimpleLLMNode", "Skill",
+    "StatusToBlackboard", "SubAgent", "SuccessIsFailure", "SuccessIsRunning", "Switch", "Timeout", "Timer",
+    "ToolExecutor", "Utility", "WaitFor", "acting", "action", "async_action", "async_condition", "condition",
+    "default", "escalate", "fail",
 ]  # fmt: skip

@@ -9,17 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast  # Any: answers, and JSON in the state
 
 from pydantic import JsonValue
 
 from jianmu.engine.answers import Approval
 from jianmu.engine.context import NodeContext
-from jianmu.engine.questions import Step, digest
+from jianmu.engine.questions import Step as Deadline
+from jianmu.engine.questions import digest
 from jianmu.engine.request import Request
 from jianmu.errors import NotAnsweredError
-from jianmu.tool.base import Tool
+from jianmu.nodes.verdicts import Step, Verdict, Wish, refused
 from jianmu.tool.types import ToolCall
 
 FIELD = "approvals"
@@ -30,39 +30,7 @@ class ApprovalOptions(TypedDict, total=False):
     """What a `Request` for approval has beside the call: who is to answer, and until when."""
 
     assignee: str | None
-    expires: Sequence[Step] | None
-
-
-@dataclass(frozen=True)
-class Wish:
-    """A call that somebody has to approve.
-
-    Attributes:
-        call: as the model wants it.
-        tool: what it calls.
-        key: tells its questions from others of the node.
-        problem: why the answer before could not be used.
-    """
-
-    call: ToolCall
-    tool: Tool
-    key: str
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What was decided about a call.
-
-    Attributes:
-        call: what is to be carried out, or None.
-        refusal: what the model is told instead.
-        is_edited: whether the arguments are a person's.
-    """
-
-    call: ToolCall | None = None
-    refusal: str = ""
-    is_edited: bool = False
+    expires: Sequence[Deadline] | None
 
 
 class Approvals:
@@ -82,25 +50,12 @@ class Approvals:
         asked = context.run.interaction.latest(context.origin(), _key(wish))
         return asked is not None or wish.tool.needs_approval(wish.call.arguments)
 
-    async def decide(self, context: NodeContext, wishes: Mapping[int, Wish], group: str) -> dict[int, Verdict]:
-        """Return what was decided about each call; all that have to be asked about are asked at once."""
-        verdicts = {place: known for place, wish in wishes.items() if (known := self._remembered(context, wish))}
-        left = {place: wish for place, wish in wishes.items() if place not in verdicts}
-        tries = 0
-        while left:
-            requests = [self._request(context, wish, tries) for wish in left.values()]
-            answers = await context.ask_all(requests, group=group)
-            asked, left = left, {}
-            for (place, wish), answer in zip(asked.items(), answers, strict=True):
-                found = self._judge(context, wish, answer)
-                if isinstance(found, Verdict):
-                    verdicts[place] = found
-                else:
-                    left[place] = found
-            tries += 1
-        return verdicts
+    def first(self, context: NodeContext, wish: Wish) -> Step:
+        """Return what has to be asked about a call that has to be approved, or what is remembered."""
+        return self._remembered(context, wish) or _Approving(self, context, wish)
 
-    def _request(self, context: NodeContext, wish: Wish, tries: int) -> Request:
+    def request(self, context: NodeContext, wish: Wish, tries: int) -> Request:
+        """Return what is asked about a call, after so many answers that could not be used."""
         call = wish.call
         return Request(
             f"{wish.problem}May '{call.name}' be called?",
@@ -113,11 +68,11 @@ class Approvals:
             **self._options,
         )
 
-    def _judge(self, context: NodeContext, wish: Wish, answer: Any) -> Verdict | Wish:
+    def judge(self, context: NodeContext, wish: Wish, answer: Any) -> Verdict | Wish:
         """Return what an answer decides, or what has to be asked anew."""
         call = wish.call
         if isinstance(answer, NotAnsweredError):
-            return Verdict(refusal=f"'{call.name}' was not called, since nobody approved it: {answer.reason}.")
+            return refused(f"'{call.name}' was not called, since nobody approved it: {answer.reason}.")
         given = cast("Approval", answer)
         if given.approved and given.edited_args is not None:
             edits = given.edited_args
@@ -174,4 +129,20 @@ def _verdict(call: ToolCall, is_approved: bool, reason: str | None, *, is_edited
     if is_approved:
         return Verdict(call, is_edited=is_edited)
     why = f": {reason}" if reason else "."
-    return Verdict(refusal=f"'{call.name}' was not called, since it was rejected{why}")
+    return refused(f"'{call.name}' was not called, since it was rejected{why}")
+
+
+class _Approving:
+    """The question whether a call may be made; an edit that cannot be used is asked about anew."""
+
+    def __init__(self, approvals: Approvals, context: NodeContext, wish: Wish, tries: int = 0) -> None:
+        self._approvals, self._context, self._wish, self._tries = approvals, context, wish, tries
+
+    def request(self) -> Request:
+        return self._approvals.request(self._context, self._wish, self._tries)
+
+    def judge(self, answer: Any) -> Step:
+        found = self._approvals.judge(self._context, self._wish, answer)
+        if isinstance(found, Verdict):
+            return found
+        return _Approving(self._approvals, self._context, found, self._tries + 1)

@@ -19,8 +19,8 @@ from jianmu.nodes.base import Branch
 from jianmu.nodes.calldecorator import decorators_of, refined
 from jianmu.nodes.delegates import Delegate, Delegated, Standing
 from jianmu.nodes.llm import Tools
-from jianmu.nodes.tools import ToolExecutor, Work, with_edit
-from jianmu.nodes.turn import CallOutcome, Turn
+from jianmu.nodes.tools import ToolExecutor, Work
+from jianmu.nodes.turn import CallOutcome, Turn, with_edit
 from jianmu.tool.toolbox import Toolbox
 from jianmu.tool.types import ToolCall
 

@@ -1,17 +1,16 @@
 """ToolExecutor: carries out the calls of the model's last reply.
 
 1. Each call of the reply gets one result, in the order of the calls, in one write, however it goes.
-2. Nothing is begun before all that need it are approved and the run may still use so many calls; what the call
-   decorators above refuse is refused before that.
+2. Nothing is begun before all that need it are approved, all that are questions are answered, and the run may still
+   use so many calls; what the call decorators above refuse is refused before that.
 3. A call is an effect under its id: what was carried out is not carried out again, here or in another process.
 4. Siblings of a call that asks, or that ends the run, are finished first: their results are kept.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
 import anyio
@@ -25,19 +24,19 @@ from jianmu.engine.suspend import Suspended, is_suspension
 from jianmu.engine.tree import path_of
 from jianmu.errors import OutcomeUnknownError, SetupError
 from jianmu.nodes import conversation
-from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, Verdict, Wish
+from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
 from jianmu.nodes.calldecorator import decorators_of, refined
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
-from jianmu.nodes.turn import CallOutcome, Turn
+from jianmu.nodes.turn import CallOutcome, Turn, with_edit
+from jianmu.nodes.verdicts import Step, Verdict, Wish, decide
 from jianmu.tool.base import Tool
 from jianmu.tool.cut import cut
 from jianmu.tool.toolbox import Toolbox
-from jianmu.tool.types import Content, TextPart, ToolCall, ToolResult
+from jianmu.tool.types import ToolCall, ToolResult
 
-_EDIT_CHARS = 10_000
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
 
 
@@ -61,7 +60,8 @@ class ToolExecutor(AsyncNode):
     """Carry out the tool calls of the model's last reply, side by side, and append their results to the conversation.
 
     Reads `messages`, the calls at its entry; writes the results to `messages`, one for each call, in their order.
-    Calls that need approval are asked about first, as one group. Whatever goes wrong with a call is its result.
+    Calls that need approval are asked about first, as one group, and so are those that are questions: the answer is the
+    result (see AskingTool). Whatever goes wrong with a call is its result.
     SUCCESS when the results are in; at once when there is nothing to call.
     RUNNING while a call is carried out, and while a question of a call is open.
     Halting cancels what is carried out; those calls, and those that were not begun, get a result that says so.
@@ -169,11 +169,11 @@ class ToolExecutor(AsyncNode):
         turn = self._turn = self._turn.again()
         due, tools = turn.due(self.context), with_skills(self, self.tools)
         wishes = {place: wish for place in due if (wish := self._wish(turn, place, tools)) is not None}
-        verdicts = await self._decided(turn, wishes)
+        verdicts = await decide(self.context, wishes, self._first, turn.reply)
         work: list[Work] = []
         for place, verdict in verdicts.items():
             if verdict.call is None:
-                turn.fail(place, verdict.refusal)
+                turn.settle(place, verdict.outcome)
             else:
                 work.append(Work(place, verdict.call, wishes[place].tool, verdict.is_edited))
         self._count(turn, {one.call.id for one in work} - turn.counted)
@@ -208,14 +208,12 @@ class ToolExecutor(AsyncNode):
             turn.judged[place] = next((text for text in said if text is not None), None)
         return turn.judged.get(place)
 
-    async def _decided(self, turn: Turn, wishes: Mapping[int, Wish]) -> dict[int, Verdict]:
-        """Return what is to become of each call, in their order."""
-        asked: dict[int, Wish] = {}
-        for place, wish in wishes.items():
-            if wish.tool.requires_approval is not False and wish.tool.check(wish.call) is None:
-                asked |= {place: wish} if self._approvals.is_due(self.context, wish) else {}
-        decided = await self._approvals.decide(self.context, asked, turn.reply) if asked else {}
-        return {place: decided.get(place) or Verdict(wish.call) for place, wish in wishes.items()}
+    def _first(self, wish: Wish) -> Step:
+        """Return what has to be asked about a call before it is begun, or the verdict that nothing has to be."""
+        may_ask = wish.tool.requires_approval is not False and wish.tool.check(wish.call) is None
+        if may_ask and self._approvals.is_due(self.context, wish):
+            return self._approvals.first(self.context, wish)
+        return Verdict(wish.call)
 
     def _count(self, turn: Turn, fresh: set[str]) -> None:
         """Count calls that are about to be begun, all or none."""
@@ -299,13 +297,6 @@ async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResul
             raise
     text = f"'{call.name}' failed: it was cancelled from inside; whether it took effect is not known."
     return ToolResult(call_id=call.id, content=text, is_error=True)
-
-
-def with_edit(call: ToolCall, content: Content) -> Content:
-    """Return a result that tells the model with which arguments its call was carried out."""
-    arguments = cut(json.dumps(call.arguments, ensure_ascii=False), _EDIT_CHARS)
-    note = f"[The person who approved this call has changed its arguments to {arguments}]"
-    return f"{note}\n{content}" if isinstance(content, str) else (TextPart(text=note), *content)
 
 
 def _check_word(node: AsyncNode, option: str, given: object, words: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any  # Any: JSON
@@ -14,10 +15,13 @@ from jianmu.engine.journal import Entry
 from jianmu.engine.questions import digest
 from jianmu.message import Usage, tool_result
 from jianmu.nodes import conversation
-from jianmu.tool.types import Content, ToolCall
+from jianmu.tool.cut import cut
+from jianmu.tool.types import Content, TextPart, ToolCall
 
 _PLAIN = re.compile(r"[\w.:-]{1,100}")
 """Ids that can stand in a key."""
+
+_EDIT_CHARS = 10_000
 
 CUT_OFF = "was cut off, since its turn was ended; whether it took effect is not known."
 NOT_CALLED = "was not called, since its turn was ended before."
@@ -140,3 +144,10 @@ class Turn:
 
     def _recorded(self, place: int, context: NodeContext) -> Entry | None:
         return context.run.journal.recorded(context.origin(), self.calls[place].id, per="activation")
+
+
+def with_edit(call: ToolCall, content: Content) -> Content:
+    """Return a result that tells the model with which arguments its call was carried out."""
+    arguments = cut(json.dumps(call.arguments, ensure_ascii=False), _EDIT_CHARS)
+    note = f"[The person who approved this call has changed its arguments to {arguments}]"
+    return f"{note}\n{content}" if isinstance(content, str) else (TextPart(text=note), *content)

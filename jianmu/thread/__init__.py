@@ -20,6 +20,7 @@ from jianmu.thread.items import (
 )
 from jianmu.thread.messages import StateMessageStore
 from jianmu.thread.paths import ThreadData, ThreadFolders
+from jianmu.thread.presented import present_files
 from jianmu.thread.sandbox import Ran, Sandbox, SandboxLimits
 from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
 from jianmu.thread.sandboxlocal import LocalSandbox
@@ -102,6 +103,7 @@ __all__ = [
     "fork_thread",
     "give_title",
     "local_sandboxes",
+    "present_files",
     "renamed",
     "sandbox_tools",
     "save_upload",
