@@ -14,21 +14,16 @@ from jianmu.engine.context import NodeContext
 from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import AgentLLMNode, Finally, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector, Skill
 from jianmu.nodes.base import Number
-from jianmu.nodes.delegating import acting
 from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt
 from jianmu.prebuilt.react import ActOptions
 from jianmu.thread.assistantoptions import FOLDERS, Folders, Place, check_options, folders_of, sandboxes_of, skill_of
-from jianmu.thread.paths import ThreadData, ThreadFolders
+from jianmu.thread.assistantparts import Parts, boxed
+from jianmu.thread.paths import ThreadData
 from jianmu.thread.sandboxes import OpenSandbox, Sandboxes
-from jianmu.thread.sandboxtools import sandbox_tools
 from jianmu.thread.state import ThreadState
-from jianmu.thread.task import Task
-from jianmu.thread.tasklimit import SubagentLimit
 from jianmu.thread.titlenode import Title
-from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
-from jianmu.tool.base import Tool
-from jianmu.tool.toolbox import Toolbox
+from jianmu.thread.todos import FinishPlan
 
 MAX_ROUNDS = 50
 
@@ -42,6 +37,7 @@ def thread_agent(
     sandbox: bool | Sandboxes = True,
     eager: bool = False,
     folders: Folders = FOLDERS,
+    deferred: Tools = None,
     title: bool | ChatModel | str = True,
     system: Prompt = None,
     settings: Settings | None = None,
@@ -64,6 +60,7 @@ def thread_agent(
         sandbox: whether programs run, on this machine, or the `Sandboxes` in which they do.
         eager: whether the sandbox is opened at the start of each run, not when a tool needs it.
         folders: where the folders of threads are; None: it has no files, and no sandbox.
+        deferred: further tools, of which the model knows the names only until it searches for them.
         title: whether threads get titles, from their first text; or the model that makes them.
         system: the system prompt, or a function of the snapshot that returns it.
         settings: how the model is to answer.
@@ -79,20 +76,22 @@ def thread_agent(
     """
     check_options(locals(), agent)
     places = folders_of(folders)
-    boxes = sandboxes_of(sandbox, places)
-    own: list[Tool | Toolbox] = [*([sandbox_tools(boxes)] if boxes else []), *([write_todos] if plan else [])]
-    given = [tools] if isinstance(tools, Toolbox) else [*(tools or ())]
-    act_node, box = acting("act", [*given, *own], **(act or ActOptions()))
-    if any(isinstance(tool, Task) for tool in box.tools):
-        act_node = SubagentLimit("tasks", act_node, at_once=tasks_at_once, per_run=tasks_per_run)
+    parts = Parts(
+        plan=plan,
+        folders=places,
+        sandboxes=sandboxes_of(sandbox, places),
+        deferred=boxed(deferred),
+        tasks_at_once=tasks_at_once,
+        tasks_per_run=tasks_per_run,
+    )
+    act_node, box = parts.acting(tools, act or ActOptions())
     think = AgentLLMNode("think", model=model, tools=box, system=system, settings=settings)
     guards = [FinishPlan("finish plan", max_rounds=max_rounds)] if plan else []
-    loop = _rounds([think, *guards], act_node, max_rounds)
-    loop = PlanReminder("remind", loop) if plan else loop
+    loop = parts.shown(_rounds([think, *guards], act_node, max_rounds))
+    opened = [OpenSandbox("sandbox", sandboxes=parts.sandboxes)] if parts.sandboxes and eager else []
     named = [Title("title", model=None if title is True else title)] if title is not False else []
-    opened = [OpenSandbox("sandbox", sandboxes=boxes)] if boxes and eager else []
     run = _in_order("run", [*opened, *map(skill_of, skills), loop, HasFinalAnswer("has answer"), *named])
-    return Agent(_kept(run, places, boxes, is_named=bool(named)), state_schema, **agent)
+    return Agent(_kept(run, parts, is_named=bool(named)), state_schema, **agent)
 
 
 def _rounds(steps: list[Behaviour], act: Behaviour, most: Number | None) -> Behaviour:
@@ -101,19 +100,19 @@ def _rounds(steps: list[Behaviour], act: Behaviour, most: Number | None) -> Beha
     return LoopUntilSuccess("rounds", Selector("round", memory=True, children=children), max_iterations=most)
 
 
-def _kept(run: Behaviour, folders: ThreadFolders | None, boxes: Sandboxes | None, *, is_named: bool) -> Behaviour:
+def _kept(run: Behaviour, parts: Parts, *, is_named: bool) -> Behaviour:
     """Return a run with the thread's paths, which are looked at in each pass, and with what comes after it."""
 
     async def leave(context: NodeContext) -> None:
         """Release the sandbox, and give a title to a first turn that was broken off."""
         if is_named:
             Title.fallback(context)
-        if boxes is not None:
-            await boxes.release(context)
+        if parts.sandboxes is not None:
+            await parts.sandboxes.release(context)
 
-    if folders is not None:
+    if parts.folders is not None:
         # Without a memory: paths are in no checkpoint, and a run that goes on in another process has to have them.
-        run = InOrder("pass", memory=False, children=[ThreadData("data", folders=folders), run])
+        run = InOrder("pass", memory=False, children=[ThreadData("data", folders=parts.folders), run])
     return Finally("thread", run, leave)
 
 

@@ -35,6 +35,7 @@ _SWITCH: Shape = (_is(bool), "True or False")
 _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
 SHAPES: dict[str, Shape] = {
     "tools": (_is_tools, "a Toolbox, or a list of tools: tools=[search]"),
+    "deferred": (_is_tools, "a Toolbox, or a list of tools: deferred=[search]"),
     "plan": _SWITCH,
     "eager": _SWITCH,
     "skills": (lambda value: not _is(str, os.PathLike)(value), 'a list of folders: skills=["./skills/writing"]'),
