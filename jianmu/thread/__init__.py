@@ -19,6 +19,7 @@ from jianmu.thread.items import (
     ViewedImage,
 )
 from jianmu.thread.messages import StateMessageStore
+from jianmu.thread.outputs import OutputBudget
 from jianmu.thread.paths import ThreadData, ThreadFolders
 from jianmu.thread.presented import present_files
 from jianmu.thread.sandbox import Ran, Sandbox, SandboxLimits
@@ -65,6 +66,7 @@ __all__ = [
     "LocalSandbox",
     "MessagesState",
     "OpenSandbox",
+    "OutputBudget",
     "PlanReminder",
     "Promoted",
     "PromotedState",
