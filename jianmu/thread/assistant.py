@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any  # Any: snapshots, and options of an Agent
+from collections.abc import Iterable
+from typing import Any, Unpack, cast  # Any: an agent of a schema that only its options name
 
 from py_trees.behaviour import Behaviour
 from py_trees.composites import Sequence as InOrder
@@ -11,101 +11,59 @@ from pydantic import BaseModel
 
 from jianmu.agent import Agent
 from jianmu.engine.context import NodeContext
-from jianmu.model.base import ChatModel, Settings
-from jianmu.nodes import AgentLLMNode, Finally, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector, Skill
+from jianmu.model.base import ChatModel
+from jianmu.nodes import AgentLLMNode, Finally, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector
 from jianmu.nodes.base import Number
 from jianmu.nodes.llm import Tools
-from jianmu.nodes.replies import Prompt
-from jianmu.prebuilt.react import ActOptions
-from jianmu.thread.assistantoptions import FOLDERS, Folders, Place, check_options, folders_of, sandboxes_of, skill_of
-from jianmu.thread.assistantparts import Parts, boxed
+from jianmu.thread.assistantoptions import AgentOptions, ThreadOptions, check_options
+from jianmu.thread.assistantparts import Parts
 from jianmu.thread.paths import ThreadData
-from jianmu.thread.sandboxes import OpenSandbox, Sandboxes
 from jianmu.thread.state import ThreadState
 from jianmu.thread.titlenode import Title
-from jianmu.thread.todos import FinishPlan
-
-MAX_ROUNDS = 50
 
 
 def thread_agent(
     model: ChatModel | str,
     tools: Tools = (),
     *,
-    skills: Iterable[Place | Skill] = (),
-    plan: bool = True,
-    sandbox: bool | Sandboxes = True,
-    eager: bool = False,
-    folders: Folders = FOLDERS,
-    deferred: Tools = None,
-    title: bool | ChatModel | str = True,
-    system: Prompt = None,
-    settings: Settings | None = None,
-    tasks_at_once: Number = 3,
-    tasks_per_run: Number = 20,
-    max_rounds: Number | None = MAX_ROUNDS,
-    act: ActOptions | None = None,
     state_schema: type[BaseModel] = ThreadState,
-    **agent: Any,
+    **options: Unpack[ThreadOptions],
 ) -> Agent[Any]:
-    """Return an assistant that keeps its threads in a `ThreadState`.
+    """Return an assistant that keeps its threads in a `ThreadState`; each of its parts can be switched off.
 
-        agent = thread_agent("openai:gpt-6-luna", [search], skills=["./skills/writing"], store=SQLiteStore("runs.db"))
+        agent = thread_agent("openai:gpt-6-luna", [search], skills=["./skills/letters"], store=SQLiteStore("runs.db"))
 
     Args:
         model: who thinks.
         tools: what it may call beside the tools of its parts; subagents, `task(...)`, too.
-        skills: folders of instructions, or `Skill(...)` nodes.
-        plan: whether it keeps a plan, and is sent back when it ends before that is done.
-        sandbox: whether programs run, on this machine, or the `Sandboxes` in which they do.
-        eager: whether the sandbox is opened at the start of each run, not when a tool needs it.
-        folders: where the folders of threads are; None: it has no files, and no sandbox.
-        deferred: further tools, of which the model knows the names only until it searches for them.
-        title: whether threads get titles, from their first text; or the model that makes them.
-        system: the system prompt, or a function of the snapshot that returns it.
-        settings: how the model is to answer.
-        tasks_at_once: how many tasks there may be at a time.
-        tasks_per_run: how many tasks a run may give.
-        max_rounds: how many replies a run may have; None: as many as it takes.
-        act: options of the ToolExecutor.
         state_schema: `ThreadState`, or a schema with fields of your own.
-        agent: options of the Agent.
+        options: which parts there are; options of the Agent.
 
     Raises:
         SetupError: an option cannot be used; with what to write.
     """
-    check_options(locals(), agent)
-    places = folders_of(folders)
-    parts = Parts(
-        plan=plan,
-        folders=places,
-        sandboxes=sandboxes_of(sandbox, places),
-        deferred=boxed(deferred),
-        tasks_at_once=tasks_at_once,
-        tasks_per_run=tasks_per_run,
-    )
-    act_node, box = parts.acting(tools, act or ActOptions())
-    think = AgentLLMNode("think", model=model, tools=box, system=system, settings=settings)
-    guards = [FinishPlan("finish plan", max_rounds=max_rounds)] if plan else []
-    loop = parts.shown(_rounds([think, *guards], act_node, max_rounds))
-    opened = [OpenSandbox("sandbox", sandboxes=parts.sandboxes)] if parts.sandboxes and eager else []
-    named = [Title("title", model=None if title is True else title)] if title is not False else []
-    run = _in_order("run", [*opened, *map(skill_of, skills), loop, HasFinalAnswer("has answer"), *named])
-    return Agent(_kept(run, parts, is_named=bool(named)), state_schema, **agent)
+    check_options({"tools": tools, **options})
+    parts = Parts(options)
+    act, box = parts.acting(tools)
+    think = AgentLLMNode("think", model=model, tools=box, system=parts.prompt(), settings=options.get("settings"))
+    loop = parts.shown(_rounds([think, *parts.guards()], act, parts.max_rounds))
+    run = _in_order("run", [*parts.opening(), loop, HasFinalAnswer("has answer"), *parts.closing()])
+    given = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
+    return Agent(_kept(run, parts), state_schema, **cast("dict[str, Any]", given))
 
 
-def _rounds(steps: list[Behaviour], act: Behaviour, most: Number | None) -> Behaviour:
+def _rounds(steps: Iterable[Behaviour], act: Behaviour, most: Number | None) -> Behaviour:
     """Return a loop that goes on until the model has given its final answer."""
     children = [Invert("is lost", _in_order("turn", steps)), HasFinalAnswer("is done"), ForceFailure("next", act)]
     return LoopUntilSuccess("rounds", Selector("round", memory=True, children=children), max_iterations=most)
 
 
-def _kept(run: Behaviour, parts: Parts, *, is_named: bool) -> Behaviour:
+def _kept(run: Behaviour, parts: Parts) -> Behaviour:
     """Return a run with the thread's paths, which are looked at in each pass, and with what comes after it."""
 
     async def leave(context: NodeContext) -> None:
         """Release the sandbox, and give a title to a first turn that was broken off."""
-        if is_named:
+        if parts.has_title:
             Title.fallback(context)
         if parts.sandboxes is not None:
             await parts.sandboxes.release(context)
@@ -116,5 +74,5 @@ def _kept(run: Behaviour, parts: Parts, *, is_named: bool) -> Behaviour:
     return Finally("thread", run, leave)
 
 
-def _in_order(name: str, children: Sequence[Behaviour]) -> Behaviour:
+def _in_order(name: str, children: Iterable[Behaviour]) -> Behaviour:
     return InOrder(name, memory=True, children=[*children])

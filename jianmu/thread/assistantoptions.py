@@ -1,23 +1,95 @@
-"""What the options of a ready assistant may be, and what becomes of those that stand for something."""
+"""The options of a ready assistant: what they mean, and what they may be."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, TypeAlias  # Any: whatever a caller gives
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict  # Any: whatever a caller gives
+
+from py_trees.behaviour import Behaviour
+from py_trees.visitors import VisitorBase
 
 from jianmu.engine.arguments import OPTIONS, Shape, check
+from jianmu.engine.checkpoint import Checkpointer
+from jianmu.engine.clock import Clock
+from jianmu.engine.humans import Human
+from jianmu.engine.limits import Limits
 from jianmu.errors import SetupError
+from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import Skill
+from jianmu.nodes.base import Number
+from jianmu.nodes.llm import Tools
+from jianmu.nodes.replies import Prompt
+from jianmu.prebuilt.react import ActOptions
 from jianmu.thread.paths import ThreadFolders
-from jianmu.thread.sandboxes import Sandboxes, local_sandboxes
+from jianmu.thread.sandboxes import Sandboxes
 from jianmu.tool.toolbox import Toolbox
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path of this machine."""
-Folders: TypeAlias = ThreadFolders | Place | None
-FOLDERS = ".jianmu/threads"
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of an Agent, apart from its tree and its state; see there."""
+
+    deps: Any
+    store: Checkpointer | None
+    clock: Clock | None
+    limits: Limits | None
+    setup: Mapping[str, Any] | None
+    visitors: Iterable[VisitorBase]
+    human: Human | None
+    aliases: Mapping[str, str] | None
+    version: int | None
+    build: Callable[[Any], Behaviour] | None
+    poll_answers: float
+    max_block: float
+    durability: Literal["sync", "async", "exit"]
+    on_new_input: Literal["refuse", "queue", "withdraw"]
+    on_stall: Literal["wait", "raise"]
+    poll_interval: float
+    min_interval: float
+    halt_timeout: float
+
+
+class ThreadOptions(AgentOptions, total=False):
+    """The options of a ready assistant; those of an Agent as well.
+
+    Attributes:
+        system: the system prompt, or a function of the snapshot that returns it; where files are is told after it.
+        settings: how the model is to answer.
+        max_rounds: how many replies a run may have, 50 by default; None: as many as it takes.
+        act: options of the node that carries out the calls.
+        skills: folders of instructions, or `Skill(...)` nodes.
+        deferred: further tools, of which the model knows the names only until it searches for them.
+        plan: whether it keeps a plan, and is sent back when it ends before that is done; it does by default.
+        clarify: whether it can ask the person, which suspends the run; it can by default.
+        title: whether threads get titles, from their first text; or the model that makes them. They do by default.
+        folders: where the folders of threads are, ".jianmu/threads" by default; None: no files, and no sandbox.
+        sandbox: whether programs run, on this machine, as by default; or the `Sandboxes` in which they do.
+        eager: whether the sandbox is opened at the start of each run, and not when a tool needs it.
+        uploads: whether it is told of the files that people send, as by default; see `save_upload`.
+        present: whether it can show files to people, as by default.
+        tasks_at_once: how many tasks it may give at a time, 3 by default, where `tools` has `task(...)`.
+        tasks_per_run: how many tasks a run may give, 20 by default.
+    """
+
+    system: Prompt
+    settings: Settings | None
+    max_rounds: Number | None
+    act: ActOptions | None
+    skills: Sequence[Place | Skill]
+    deferred: Tools
+    plan: bool
+    clarify: bool
+    title: bool | ChatModel | str
+    folders: ThreadFolders | Place | None
+    sandbox: bool | Sandboxes
+    eager: bool
+    uploads: bool
+    present: bool
+    tasks_at_once: Number
+    tasks_per_run: Number
 
 
 def _is(*kinds: type) -> Callable[[Any], bool]:
@@ -33,53 +105,33 @@ def _is_tools(value: Any) -> bool:  # Any: see above
 
 _SWITCH: Shape = (_is(bool), "True or False")
 _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
-SHAPES: dict[str, Shape] = {
+_SHAPES: dict[str, Shape] = {
     "tools": (_is_tools, "a Toolbox, or a list of tools: tools=[search]"),
     "deferred": (_is_tools, "a Toolbox, or a list of tools: deferred=[search]"),
-    "plan": _SWITCH,
-    "eager": _SWITCH,
+    **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present"), _SWITCH),
     "skills": (lambda value: not _is(str, os.PathLike)(value), 'a list of folders: skills=["./skills/writing"]'),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),
-    "title": (lambda value: not _is(int, float)(value) or _is(bool)(value), 'True, False or a model: title="openai:x"'),
+    "title": (lambda value: value in (True, False) or not _is(int, float)(value), 'True, False or a model: title="m"'),
 }
 """What each option takes that is not checked by the part that it is for."""
 
 
-def check_options(given: Mapping[str, Any], agent: Mapping[str, Any]) -> None:
+def check_options(given: Mapping[str, Any]) -> None:
     """Refuse options that cannot be, and those that there are not.
-
-    Args:
-        given: the options of the assistant's parts.
-        agent: what is left for the Agent.
 
     Raises:
         SetupError: with what to write.
     """
-    check(SHAPES, {name: value for name, value in given.items() if name in SHAPES})
     anything: Shape = ((lambda _: True), "anything")
-    check({**dict.fromkeys((*given, "deps"), anything), **OPTIONS}, agent)
-    needs = (("eager=True", given["eager"] is True and given["sandbox"] is False, "sandbox=True"),
-             ("eager=True", given["eager"] is True and given["folders"] is None, 'folders="./threads"'),
-             ("sandbox=Sandboxes(...)", isinstance(given["sandbox"], Sandboxes) and given["folders"] is None,
-              'folders="./threads"'))  # fmt: skip
-    for option, is_alone, other in needs:
-        if is_alone:
-            raise SetupError(f"thread_agent({option}) needs what it works in: give {other} as well")
-
-
-def folders_of(given: Folders) -> ThreadFolders | None:
-    """Return where the folders of threads are."""
-    return given if given is None or isinstance(given, ThreadFolders) else ThreadFolders(given)
-
-
-def sandboxes_of(given: bool | Sandboxes, folders: ThreadFolders | None) -> Sandboxes | None:
-    """Return where programs run, or None: nowhere."""
-    if folders is None or given is False:
-        return None
-    return local_sandboxes(folders) if given is True else given
-
-
-def skill_of(given: Place | Skill) -> Skill:
-    """Return a skill; its node is named after its folder."""
-    return given if isinstance(given, Skill) else Skill(Path(given).name or "skill", given)
+    check({**dict.fromkeys(ThreadOptions.__annotations__, anything), **OPTIONS, **_SHAPES}, given)
+    folders, sandbox = given.get("folders", ""), given.get("sandbox", True)
+    alone = ""
+    if given.get("eager") and sandbox is False:
+        alone = "eager=True) has no sandbox to open: give sandbox=True"
+    elif given.get("eager") and folders is None:
+        alone = 'eager=True) has no sandbox to open: give folders="./threads"'
+    elif isinstance(sandbox, Sandboxes) and folders is None:
+        alone = 'sandbox=Sandboxes(...)) works in no folders: give folders="./threads"'
+    if alone:
+        raise SetupError(f"thread_agent({alone} as well")

@@ -2,70 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any  # Any: functions of the user's
 
 from py_trees.behaviour import Behaviour
 
-from jianmu.nodes.base import Number
+from jianmu.nodes import Skill
 from jianmu.nodes.delegating import acting
 from jianmu.nodes.llm import Tools
+from jianmu.nodes.replies import Prompt
 from jianmu.prebuilt.react import ActOptions
+from jianmu.thread.assistantoptions import Place, ThreadOptions
+from jianmu.thread.clarify import Clarify
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.paths import ThreadFolders
-from jianmu.thread.sandboxes import Sandboxes
+from jianmu.thread.presented import present_files
+from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
 from jianmu.thread.sandboxtools import sandbox_tools
 from jianmu.thread.task import Task
 from jianmu.thread.tasklimit import SubagentLimit
-from jianmu.thread.todos import PlanReminder, write_todos
+from jianmu.thread.titlenode import Title
+from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
+from jianmu.thread.uploads import Uploads
+from jianmu.thread.uploadsshown import ShownUploads
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
 
+FOLDERS = ".jianmu/threads"
+MAX_ROUNDS = 50
+TASKS_AT_ONCE, TASKS_PER_RUN = 3, 20
+FILES = (
+    "Your files are in /mnt/user-data: work in workspace; what people have sent is in uploads; what you make for them "
+    "belongs into outputs."
+)
+"""What the model is told of its files."""
 
-@dataclass(frozen=True, kw_only=True)
+
 class Parts:
     """Which parts there are.
 
+    Args:
+        options: as they were given.
+
     Attributes:
-        plan: whether there is a plan.
         folders: where the folders of threads are, or None: there are no files.
         sandboxes: where programs run, or None: nowhere.
-        deferred: tools of which the model knows the names only, or None.
-        tasks_at_once: how many tasks there may be at a time.
-        tasks_per_run: how many tasks a run may give.
+        has_plan: whether there is a plan.
+        has_title: whether threads get a title.
+        max_rounds: how many replies a run may have.
     """
 
-    plan: bool
-    folders: ThreadFolders | None
-    sandboxes: Sandboxes | None
-    deferred: Toolbox | None
-    tasks_at_once: Number
-    tasks_per_run: Number
+    def __init__(self, options: ThreadOptions) -> None:
+        self._given = options
+        folders, sandbox = options.get("folders", FOLDERS), options.get("sandbox", True)
+        self.folders = ThreadFolders(folders) if isinstance(folders, (str, os.PathLike)) else folders
+        self.sandboxes: Sandboxes | None = None
+        if self.folders is not None and sandbox is not False:
+            self.sandboxes = local_sandboxes(self.folders) if sandbox is True else sandbox
+        self.has_plan = options.get("plan", True)
+        self.has_title = options.get("title", True) is not False
+        self.max_rounds = options.get("max_rounds", MAX_ROUNDS)
+        self._deferred = _boxed(options.get("deferred"))
 
-    def acting(self, tools: Tools, options: ActOptions) -> tuple[Behaviour, Toolbox]:
+    def acting(self, tools: Tools) -> tuple[Behaviour, Toolbox]:
         """Return what carries out the calls, with what looks at them, and the box of all tools."""
-        act, box = acting("act", [*_listed(tools), *self._tools()], **options)
+        given = self._given
+        act, box = acting("act", [*_listed(tools), *self._tools()], **(given.get("act") or ActOptions()))
         if any(isinstance(tool, Task) for tool in box.tools):
-            act = SubagentLimit("tasks", act, at_once=self.tasks_at_once, per_run=self.tasks_per_run)
+            at_once = given.get("tasks_at_once", TASKS_AT_ONCE)
+            act = SubagentLimit("tasks", act, at_once=at_once, per_run=given.get("tasks_per_run", TASKS_PER_RUN))
         return act, box
+
+    def prompt(self) -> Prompt:
+        """Return the system prompt, with where the files are."""
+        given = self._given.get("system")
+        if self.folders is None:
+            return given
+        return (lambda snapshot: _joined(given(snapshot))) if callable(given) else _joined(given)
+
+    def guards(self) -> Iterator[Behaviour]:
+        """Yield what looks at each reply."""
+        if self.has_plan:
+            yield FinishPlan("finish plan", max_rounds=self.max_rounds)
 
     def shown(self, loop: Behaviour) -> Behaviour:
         """Return what asks the model and carries out its calls, with what changes its requests: the last one first."""
-        loop = loop if self.deferred is None else DeferredTools("deferred", loop, tools=self.deferred)
-        return PlanReminder("remind", loop) if self.plan else loop
+        if self.folders is not None and self._given.get("uploads", True):
+            loop = ShownUploads("uploads shown", loop, folders=self.folders)
+        if self._deferred is not None:
+            loop = DeferredTools("deferred", loop, tools=self._deferred)
+        return PlanReminder("remind", loop) if self.has_plan else loop
 
-    def _tools(self) -> Iterable[Tool | Toolbox]:
+    def opening(self) -> Iterator[Behaviour]:
+        """Yield what comes before the model in each run."""
+        if self.sandboxes is not None and self._given.get("eager", False):
+            yield OpenSandbox("sandbox", sandboxes=self.sandboxes)
+        if self.folders is not None and self._given.get("uploads", True):
+            yield Uploads("uploads", folders=self.folders)
+        yield from map(_skill, self._given.get("skills", ()))
+
+    def closing(self) -> Iterator[Behaviour]:
+        """Yield what comes after the answer."""
+        title = self._given.get("title", True)
+        if title is not False:
+            yield Title("title", model=None if title is True else title)
+
+    def _tools(self) -> Iterator[Tool | Toolbox]:
         """Yield the tools of the parts."""
         if self.sandboxes is not None:
             yield sandbox_tools(self.sandboxes)
-        if self.plan:
+        if self.folders is not None and self._given.get("present", True):
+            yield present_files(self.folders)
+        if self.has_plan:
             yield write_todos
-        if self.deferred is not None:
-            yield from (self.deferred, tool_search(self.deferred))
+        if self._given.get("clarify", True):
+            yield Clarify()
+        if self._deferred is not None:
+            yield from (self._deferred, tool_search(self._deferred))
 
 
-def boxed(tools: Tools) -> Toolbox | None:
+def _joined(prompt: str | None) -> str:
+    return f"{prompt}\n\n{FILES}" if prompt else FILES
+
+
+def _skill(given: Place | Skill) -> Skill:
+    """Return a skill; its node is named after its folder."""
+    return given if isinstance(given, Skill) else Skill(Path(given).name or "skill", given)
+
+
+def _boxed(tools: Tools) -> Toolbox | None:
     """Return tools as a box; None if there are none."""
     return tools if isinstance(tools, Toolbox) else Toolbox(*found) if (found := _listed(tools)) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from jianmu.prebuilt import react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import Sandboxes, ThreadFolders, ThreadState, local_sandboxes, task, thread_agent
+from jianmu.thread.assistantoptions import AgentOptions, ThreadOptions
 from jianmu.tool import ToolCall
 from tests.cases.leaves import FAILURE, SUCCESS, nothing_left
 from tests.thread.turns import asked
 
 pytestmark = pytest.mark.anyio
-BARE: dict[str, Any] = {"folders": None, "plan": False, "title": False}
+BARE: dict[str, Any] = {"folders": None, "plan": False, "title": False, "clarify": False}
 
 
 def agent(model: ScriptedModel, tools: Any = (), **options: Any) -> Agent[Any]:
@@ -165,9 +167,12 @@ async def test_a_schema_of_ones_own_derives_from_that_of_threads() -> None:
             r"sandbox='docker': it takes True, False, or sandboxes of your own: sandbox=local_",
         ),
         ({"folders": 3}, 'folders=3: it takes a folder or None: folders="./threads"'),
-        ({"title": 3}, 'title=3: it takes True, False or a model: title="openai:x"'),
-        ({"eager": True, "sandbox": False}, r"thread_agent\(eager=True\) needs .*: give sandbox=True as well"),
-        ({"eager": True, "folders": None}, 'needs what it works in: give folders="./threads" as well'),
+        ({"title": 3}, 'title=3: it takes True, False or a model: title="m"'),
+        (
+            {"eager": True, "sandbox": False},
+            r"agent\(eager=True\) has no sandbox to open: give sandbox=True as well",
+        ),
+        ({"eager": True, "folders": None}, 'has no sandbox to open: give folders="./threads" as well'),
         ({"sandbox": Sandboxes(lambda _: None), "folders": None}, 'give folders="./threads" as well'),
         ({"store": 3}, "store=3: it takes a store"),
     ],
@@ -176,3 +181,10 @@ async def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], text
     """With what to write."""
     with pytest.raises(SetupError, match=text):
         thread_agent(ScriptedModel([]), **{"folders": tmp_path, **options})
+
+
+async def test_its_options_are_those_of_an_agent_and_of_its_parts() -> None:
+    """None is forgotten when an Agent gets another one."""
+    known = set(inspect.signature(Agent.__init__).parameters) - {"self", "root", "state_schema", "state"}
+    assert set(AgentOptions.__annotations__) == known
+    assert known < set(ThreadOptions.__annotations__)
