@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast  # Any: JSON
 
 from jianmu.message import Message, Usage, ai
 from jianmu.model.base import Delta, Finish, ModelRequest, OutputSpec, Reason, Settings
-from jianmu.tool.types import ImagePart, Part, TextPart, ToolCall
+from jianmu.tool.types import ImageBytes, ImagePart, Part, TextPart, ToolCall
 
 if TYPE_CHECKING:  # an extra: it may be absent
     from pydantic_ai import messages as wire
@@ -161,6 +161,8 @@ def _item(part: Part) -> str | wire.ImageUrl | wire.DocumentUrl | wire.BinaryCon
 
     if isinstance(part, TextPart):
         return part.text
+    if isinstance(part, ImageBytes):
+        return wire.BinaryContent(part.data, media_type=part.mime_type or "image/png")
     if part.path is not None:
         read = wire.BinaryContent.from_path(Path(part.path))
         return read if part.mime_type is None else replace(read, media_type=part.mime_type)

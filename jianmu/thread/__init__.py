@@ -7,6 +7,8 @@ from jianmu.thread.catalog import catalog_hash
 from jianmu.thread.clarify import Clarify
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.files import ThreadFiles
+from jianmu.thread.images import view_image
+from jianmu.thread.imagesshown import ForgetImages, ShownImages
 from jianmu.thread.items import (
     Delegation,
     Goal,
@@ -60,6 +62,7 @@ __all__ = [
     "Delegation",
     "DelegationsState",
     "FinishPlan",
+    "ForgetImages",
     "Goal",
     "GoalState",
     "LoadedSkill",
@@ -78,6 +81,7 @@ __all__ = [
     "SandboxRef",
     "SandboxState",
     "Sandboxes",
+    "ShownImages",
     "ShownUploads",
     "SkillContextState",
     "StateMessageStore",
@@ -113,5 +117,6 @@ __all__ = [
     "thread_agent",
     "title_of_text",
     "tool_search",
+    "view_image",
     "write_todos",
 ]

@@ -42,7 +42,7 @@ class Part(NodeMixin, Behaviour):
             SetupError: with what to write.
         """
         require_fields(self, *self.reads, *self.writes)
-        around = [*_on_this_state(_top(self))]
+        around = nodes_around(self)
         for kind in self.requires:
             if not any(isinstance(node, kind) for node in around):
                 raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)} it")
@@ -87,6 +87,11 @@ def fields_for(context: NodeContext, *names: str) -> None:
             bases = _PARTS.get(name, "...")
             model, line = schema.model.__name__, f"class {schema.model.__name__}({bases}, ...)"
             raise SetupError(f"node '{path}' needs the field {name}, which {model} lacks: {line}", path=path)
+
+
+def nodes_around(node: Behaviour) -> list[Behaviour]:
+    """Return all nodes of the tree that are on the same state, parents first."""
+    return [*_on_this_state(_top(node))]
 
 
 def _top(node: Behaviour) -> Behaviour:

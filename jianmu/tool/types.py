@@ -77,6 +77,16 @@ class ImagePart(_Reference):
     type: Literal["image"] = "image"
 
 
+class ImageBytes(ImagePart):
+    """An image with its bytes, in a request: a projection makes it, and as JSON it is the reference alone.
+
+    Attributes:
+        data: the bytes.
+    """
+
+    data: bytes = Field(exclude=True, repr=False)
+
+
 class FilePart(_Reference):
     """A file by reference, as an image is.
 

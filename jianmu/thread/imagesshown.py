@@ -1,0 +1,109 @@
+"""What the model sees of the images that it has asked for: in one request that succeeds, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar  # Any: snapshots
+
+from py_trees.behaviour import Behaviour
+from py_trees.common import Status
+
+from jianmu.engine.node import Node
+from jianmu.message import human
+from jianmu.model.base import ModelRequest
+from jianmu.nodes.llm import AgentLLMNode
+from jianmu.nodes.projections import ADDED, RequestProjection
+from jianmu.thread.files import ThreadFiles
+from jianmu.thread.images import LARGEST, digest_of, image_type
+from jianmu.thread.items import ViewedImage
+from jianmu.thread.part import Kinds, Part, nodes_around
+from jianmu.thread.paths import ThreadFolders, checked_folders
+from jianmu.tool.types import ImageBytes, TextPart
+
+TOGETHER = LARGEST
+"""Bytes of images that one request has."""
+
+
+class ShownImages(Part, RequestProjection):
+    """Put the images that the model has asked to see into the request: their bytes are nowhere else.
+
+    They are a message at its end. A file that is gone, or is no longer what was asked for, is told as a text, and so
+    are images for which there is no room. Reads `viewed_images` and the folder of the thread. Inside of a ForgetImages'
+    tree an image is in the requests up to the first one that succeeds.
+    SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
+
+    Args:
+        name: the node's name.
+        child: what is below.
+        folders: where the folders of threads are.
+
+    Attributes:
+        shown: what the last request had of them, by path.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("viewed_images",)
+    wraps: ClassVar[Kinds] = (AgentLLMNode,)
+
+    def __init__(self, name: str, child: Behaviour, *, folders: ThreadFolders) -> None:
+        super().__init__(name, child)
+        self.folders = checked_folders(f'ShownImages("{name}", child, ', folders)
+        self.shown: Mapping[str, ViewedImage] = {}
+
+    def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
+        """Return the request with the images at its end."""
+        self.shown = dict(snapshot.viewed_images)
+        if not self.shown:
+            return request
+        files, room = self.folders.files(self.context.thread_id), TOGETHER
+        parts: list[TextPart | ImageBytes] = [TextPart(text="The images that you have asked to see:")]
+        for path, image in self.shown.items():
+            data, problem = _bytes_of(files, image, room)
+            room -= len(data)
+            parts.append(TextPart(text=f"{path}: {problem}" if problem else f"{path}:"))
+            if not problem:
+                parts.append(ImageBytes(path=path, mime_type=image_type(data), data=data))
+        shown = human(parts, id=f"viewed_images:{self.context.path}", metadata=ADDED)
+        return replace(request, messages=[*request.messages, shown])
+
+
+def _bytes_of(files: ThreadFiles, image: ViewedImage, room: int) -> tuple[bytes, str]:
+    """Return the bytes of an image, or why it is not shown."""
+    if image.size > room:
+        return b"", "not shown, since there are too many at once; view it again"
+    try:
+        data = files.read(image.actual_path, LARGEST)
+    except ValueError:
+        return b"", "not shown, since it cannot be read any more"
+    if len(data) != image.size or image_type(data) is None or image.digest not in (None, digest_of(data)):
+        return b"", "not shown, since it has changed; view it again"
+    return data, ""
+
+
+class ForgetImages(Part, Node):
+    """Forget the images that were in the request, so that each is shown once.
+
+    It stands right after the model node, in a Sequence: it is reached when the request has succeeded. Images that were
+    asked for since then stay. Writes `viewed_images`. In another process it no longer knows what was in the request:
+    those images are shown once more.
+    SUCCESS at once.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("viewed_images",)
+    writes: ClassVar[tuple[str, ...]] = ("viewed_images",)
+    requires: ClassVar[Kinds] = (ShownImages,)
+    after: ClassVar[Kinds] = (AgentLLMNode, ShownImages)
+
+    def update(self) -> Status:
+        """Forget them."""
+        for source in nodes_around(self):
+            if isinstance(source, ShownImages) and source.shown:
+                self._forget(source.shown)
+                source.shown = {}
+        return Status.SUCCESS
+
+    def _forget(self, shown: Mapping[str, ViewedImage]) -> None:
+        def without(held: Mapping[str, ViewedImage]) -> dict[str, ViewedImage]:
+            return {path: image for path, image in held.items() if shown.get(path) != image}
+
+        self.transform_field("viewed_images", without)
