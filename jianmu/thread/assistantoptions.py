@@ -70,6 +70,9 @@ class ThreadOptions(AgentOptions, total=False):
         eager: whether the sandbox is opened at the start of each run, and not when a tool needs it.
         uploads: whether it is told of the files that people send, as by default; see `save_upload`.
         present: whether it can show files to people, as by default.
+        vision: whether it can look at images, which takes a model that can; it does not by default.
+        output_chars: how many characters of a result it is shown, 12,000 by default; the whole is in a file that it
+            can read. None: a result is cut where its tool says.
         tasks_at_once: how many tasks it may give at a time, 3 by default, where `tools` has `task(...)`.
         tasks_per_run: how many tasks a run may give, 20 by default.
     """
@@ -88,6 +91,8 @@ class ThreadOptions(AgentOptions, total=False):
     eager: bool
     uploads: bool
     present: bool
+    vision: bool
+    output_chars: Number | None
     tasks_at_once: Number
     tasks_per_run: Number
 
@@ -108,7 +113,7 @@ _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
 _SHAPES: dict[str, Shape] = {
     "tools": (_is_tools, "a Toolbox, or a list of tools: tools=[search]"),
     "deferred": (_is_tools, "a Toolbox, or a list of tools: deferred=[search]"),
-    **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present"), _SWITCH),
+    **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present", "vision"), _SWITCH),
     "skills": (lambda value: not _is(str, os.PathLike)(value), 'a list of folders: skills=["./skills/writing"]'),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),
@@ -133,5 +138,7 @@ def check_options(given: Mapping[str, Any]) -> None:
         alone = 'eager=True) has no sandbox to open: give folders="./threads"'
     elif isinstance(sandbox, Sandboxes) and folders is None:
         alone = 'sandbox=Sandboxes(...)) works in no folders: give folders="./threads"'
+    elif given.get("vision") and folders is None:
+        alone = 'vision=True) has no images to look at: give folders="./threads"'
     if alone:
         raise SetupError(f"thread_agent({alone} as well")

@@ -17,6 +17,9 @@ from jianmu.prebuilt.react import ActOptions
 from jianmu.thread.assistantoptions import Place, ThreadOptions
 from jianmu.thread.clarify import Clarify
 from jianmu.thread.deferred import DeferredTools, tool_search
+from jianmu.thread.images import view_image
+from jianmu.thread.imagesshown import ForgetImages, ShownImages
+from jianmu.thread.outputs import CHARS, OutputBudget
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.presented import present_files
 from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
@@ -64,12 +67,16 @@ class Parts:
         self.has_plan = options.get("plan", True)
         self.has_title = options.get("title", True) is not False
         self.max_rounds = options.get("max_rounds", MAX_ROUNDS)
+        self._has_vision = self.folders is not None and options.get("vision", False)
+        self._output_chars = options.get("output_chars", CHARS) if self.sandboxes is not None else None
         self._deferred = _boxed(options.get("deferred"))
 
     def acting(self, tools: Tools) -> tuple[Behaviour, Toolbox]:
         """Return what carries out the calls, with what looks at them, and the box of all tools."""
         given = self._given
         act, box = acting("act", [*_listed(tools), *self._tools()], **(given.get("act") or ActOptions()))
+        if self.folders is not None and self._output_chars is not None:
+            act = OutputBudget("outputs", act, folders=self.folders, chars=self._output_chars)
         if any(isinstance(tool, Task) for tool in box.tools):
             at_once = given.get("tasks_at_once", TASKS_AT_ONCE)
             act = SubagentLimit("tasks", act, at_once=at_once, per_run=given.get("tasks_per_run", TASKS_PER_RUN))
@@ -84,6 +91,8 @@ class Parts:
 
     def guards(self) -> Iterator[Behaviour]:
         """Yield what looks at each reply."""
+        if self._has_vision:
+            yield ForgetImages("forget images")
         if self.has_plan:
             yield FinishPlan("finish plan", max_rounds=self.max_rounds)
 
@@ -91,6 +100,8 @@ class Parts:
         """Return what asks the model and carries out its calls, with what changes its requests: the last one first."""
         if self.folders is not None and self._given.get("uploads", True):
             loop = ShownUploads("uploads shown", loop, folders=self.folders)
+        if self.folders is not None and self._has_vision:
+            loop = ShownImages("images", loop, folders=self.folders)
         if self._deferred is not None:
             loop = DeferredTools("deferred", loop, tools=self._deferred)
         return PlanReminder("remind", loop) if self.has_plan else loop
@@ -115,6 +126,8 @@ class Parts:
             yield sandbox_tools(self.sandboxes)
         if self.folders is not None and self._given.get("present", True):
             yield present_files(self.folders)
+        if self.folders is not None and self._has_vision:
+            yield view_image(self.folders)
         if self.has_plan:
             yield write_todos
         if self._given.get("clarify", True):

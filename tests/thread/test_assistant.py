@@ -174,6 +174,7 @@ async def test_a_schema_of_ones_own_derives_from_that_of_threads() -> None:
         ),
         ({"eager": True, "folders": None}, 'has no sandbox to open: give folders="./threads" as well'),
         ({"sandbox": Sandboxes(lambda _: None), "folders": None}, 'give folders="./threads" as well'),
+        ({"vision": True, "folders": None}, 'has no images to look at: give folders="./threads" as well'),
         ({"store": 3}, "store=3: it takes a store"),
     ],
 )
