@@ -20,6 +20,7 @@ from jianmu.thread.items import (
     UploadedFile,
     ViewedImage,
 )
+from jianmu.thread.loopguard import LoopGuard
 from jianmu.thread.messages import StateMessageStore
 from jianmu.thread.outputs import OutputBudget
 from jianmu.thread.paths import ThreadData, ThreadFolders
@@ -67,6 +68,7 @@ __all__ = [
     "GoalState",
     "LoadedSkill",
     "LocalSandbox",
+    "LoopGuard",
     "MessagesState",
     "OpenSandbox",
     "OutputBudget",

@@ -25,7 +25,7 @@ from jianmu.nodes.projections import RequestProjection
 from jianmu.nodes.tools import ToolExecutor
 from jianmu.thread.catalog import catalog_hash
 from jianmu.thread.items import Promoted
-from jianmu.thread.part import Kinds, Part
+from jianmu.thread.part import Kinds, Part, fields_for
 from jianmu.thread.toolsearch import SELECT, search, selected
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
@@ -168,6 +168,7 @@ class _Search:
         found = fitting[: self._most] if wanted is None else fitting
         if not found:
             return self._none(query)
+        fields_for(context, "promoted")
         names = tuple(one.name for one in found)
         context.write_state({"promoted": Promoted(catalog_hash=self._catalogue.hash, names=names)})
         told: dict[str, Any] = {
