@@ -73,6 +73,8 @@ class ThreadOptions(AgentOptions, total=False):
         vision: whether it can look at images, which takes a model that can; it does not by default.
         output_chars: how many characters of a result it is shown, 12,000 by default; the whole is in a file that it
             can read. None: a result is cut where its tool says.
+        loop_guard: whether it is kept from making the same call over and over, as by default.
+        repeatable: names of tools that it may call the same way again, such as one that looks how far a job is.
         tasks_at_once: how many tasks it may give at a time, 3 by default, where `tools` has `task(...)`.
         tasks_per_run: how many tasks a run may give, 20 by default.
     """
@@ -93,6 +95,8 @@ class ThreadOptions(AgentOptions, total=False):
     present: bool
     vision: bool
     output_chars: Number | None
+    loop_guard: bool
+    repeatable: Sequence[str]
     tasks_at_once: Number
     tasks_per_run: Number
 
@@ -113,8 +117,9 @@ _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
 _SHAPES: dict[str, Shape] = {
     "tools": (_is_tools, "a Toolbox, or a list of tools: tools=[search]"),
     "deferred": (_is_tools, "a Toolbox, or a list of tools: deferred=[search]"),
-    **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present", "vision"), _SWITCH),
+    **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present", "vision", "loop_guard"), _SWITCH),
     "skills": (lambda value: not _is(str, os.PathLike)(value), 'a list of folders: skills=["./skills/writing"]'),
+    "repeatable": (lambda value: not _is(str)(value), 'a list of names: repeatable=["status"]'),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),
     "title": (lambda value: value in (True, False) or not _is(int, float)(value), 'True, False or a model: title="m"'),

@@ -19,6 +19,7 @@ from jianmu.thread.clarify import Clarify
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.images import view_image
 from jianmu.thread.imagesshown import ForgetImages, ShownImages
+from jianmu.thread.loopguard import LoopGuard
 from jianmu.thread.outputs import CHARS, OutputBudget
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.presented import present_files
@@ -102,6 +103,8 @@ class Parts:
             loop = ShownUploads("uploads shown", loop, folders=self.folders)
         if self.folders is not None and self._has_vision:
             loop = ShownImages("images", loop, folders=self.folders)
+        if self._given.get("loop_guard", True):
+            loop = LoopGuard("loop guard", loop, exempt=self._given.get("repeatable", ()))
         if self._deferred is not None:
             loop = DeferredTools("deferred", loop, tools=self._deferred)
         return PlanReminder("remind", loop) if self.has_plan else loop

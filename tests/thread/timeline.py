@@ -57,13 +57,21 @@ class World:
 
     async def program(self, script: Sequence[Any], *messages: Message, tools: Any = (), **options: Any) -> Program:
         """Run a turn of the thread `t` in a program of its own, which is over then."""
+        given = {"messages": [*messages]}
+        return await self._ran(script, tools, options, lambda made: made.run_until_suspend(given, thread_id="t"))
+
+    async def resumed(self, script: Sequence[Any], answer: Any, tools: Any = (), **options: Any) -> Program:
+        """Answer the open question in a program of its own, and go on until the end or the next one."""
+        return await self._ran(script, tools, options, lambda made: made.resume(answer, thread_id="t"))
+
+    async def _ran(self, script: Sequence[Any], tools: Any, options: Any, work: Callable[[Any], Any]) -> Program:
         async with SQLiteStore(self.path) as store:
             model = ScriptedModel(script)
             made = self.agent(model, tools, store=store, **options)
             heard: list[Event] = []
             forget = made.runner.context.events.add(heard.append)
             with anyio.fail_after(SECONDS):
-                outcome = await made.run_until_suspend({"messages": [*messages]}, thread_id="t")
+                outcome = await work(made)
             forget()
             return Program(made, model, heard, outcome)
 
