@@ -23,7 +23,7 @@ from jianmu.nodes.calldecorator import CallDecorator
 from jianmu.nodes.llm import AgentLLMNode, Tools, toolbox_of
 from jianmu.nodes.projections import RequestProjection
 from jianmu.nodes.tools import ToolExecutor
-from jianmu.thread.catalog import catalog_hash
+from jianmu.thread.catalog import Catalogue
 from jianmu.thread.items import Promoted
 from jianmu.thread.part import Kinds, Part, fields_for
 from jianmu.thread.toolsearch import SELECT, search, selected
@@ -36,32 +36,6 @@ MOST = 5
 """Tools that one search finds."""
 NAMES = 500
 """Names that the model is told."""
-
-
-class Catalogue:
-    """Deferred tools, as they are now.
-
-    Args:
-        box: the tools.
-    """
-
-    def __init__(self, box: Toolbox) -> None:
-        self.box = box
-        self._known: tuple[Tool, ...] = ()
-        self._hash = catalog_hash(())
-
-    @property
-    def hash(self) -> str:
-        """What the tools are known by, as they are now."""
-        tools = self.box.tools
-        if len(tools) != len(self._known) or any(one is not two for one, two in zip(tools, self._known, strict=True)):
-            self._known, self._hash = tools, catalog_hash(tools)
-        return self._hash
-
-    def hidden(self, promoted: Promoted | None) -> list[str]:
-        """Return the names of the tools that were not found in this catalogue."""
-        found = set(promoted.names) if promoted is not None and promoted.catalog_hash == self.hash else set[str]()
-        return [name for name in self.box.names if name not in found]
 
 
 class DeferredTools(Part, RequestProjection, CallDecorator):
@@ -172,9 +146,7 @@ class _Search:
         names = tuple(one.name for one in found)
         context.write_state({"promoted": Promoted(catalog_hash=self._catalogue.hash, names=names)})
         told: dict[str, Any] = {
-            "tools": [
-                {"name": one.name, "description": one.description, "parameters": one.parameters} for one in found
-            ],
+            "tools": [_described(one) for one in found],
             "more": [one.name for one in fitting[len(found) :]][:NAMES],
             "unknown": [name for name in wanted or () if name not in {one.lower() for one in names}],
         }
