@@ -62,7 +62,8 @@ class Sandboxes:
         try:
             context.write_state({FIELD: SandboxRef(sandbox_id=sandbox.id)})
         except StateWriteError as error:
-            raise RunError(f"node '{context.path}' has another sandbox than its thread: {error}") from error
+            hint = "a fork is made by fork_thread(agent, id), which leaves the sandbox of the other thread out"
+            raise RunError(f"node '{context.path}' has another sandbox than its thread: {error}; {hint}") from error
 
 
 def local_sandboxes(

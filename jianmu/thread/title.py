@@ -66,7 +66,8 @@ def title_of_text(messages: Iterable[Message]) -> str | None:
 async def fork_thread(agent: Agent[Any], thread_id: str, new_id: str | None = None, *, at: int | None = None) -> str:
     """Make a new thread that goes on from a number of another one, under the name that a person has given that one.
 
-    The new thread is the agent's current one afterwards.
+    The new thread is the agent's current one afterwards. It gets a sandbox and folders of its own, which are empty: the
+    files of the other thread are not copied.
 
     Args:
         agent: of the thread's program, with a store.
@@ -87,8 +88,11 @@ async def fork_thread(agent: Agent[Any], thread_id: str, new_id: str | None = No
     made: str = await store.fork(thread_id, new_id, at=at)
     newest = (await store.show(thread_id)).fields
     await agent.load(made)
-    if newest.get("title_by") == "person":
-        agent.state_manager.update(renamed(newest.get("title")))
+    own = renamed(newest.get("title")) if newest.get("title_by") == "person" else {}
+    if "sandbox" in agent.state_manager.schema.fields and agent.state_manager.read("sandbox") is not None:
+        own["sandbox"] = Clear()
+    if own:
+        agent.state_manager.update(own)
         await agent.save()
     return made
 
