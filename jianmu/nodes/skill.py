@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias  # Any: functions of the user's
+from typing import Any, NamedTuple, TypeAlias  # Any: functions of the user's
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -29,6 +29,7 @@ MOST = 200
 """Names of files that the model is told of one skill."""
 LONGEST = 1024
 """Characters of a description."""
+_KNOWN = "_box_with_skills"
 PROMPT = "You have skills: instructions for certain tasks. Before such a task, read its skill with the tool read_skill."
 
 
@@ -135,9 +136,23 @@ def skills_for(node: Behaviour) -> list[Skill]:
 
 
 def with_skills(node: Behaviour, tools: Toolbox) -> Toolbox:
-    """Return a node's tools and those of its skills."""
+    """Return a node's tools and those of its skills: the same box as long as these are the same."""
     skills = skills_for(node)
-    return Toolbox(tools, _reader(skills), *(one.tools for one in skills)) if skills else tools
+    if not skills:
+        return tools
+    known: _Known | None = vars(node).get(_KNOWN)
+    if known is None or known.tools is not tools or known.skills != skills:
+        box = Toolbox(tools, _reader(skills), *(one.tools for one in skills))
+        known = vars(node)[_KNOWN] = _Known(skills, tools, box)
+    return known.box
+
+
+class _Known(NamedTuple):
+    """A box that was made for a node."""
+
+    skills: Sequence[Skill]
+    tools: Toolbox
+    box: Toolbox
 
 
 def told_of_skills(node: Behaviour, prompt: str) -> str:

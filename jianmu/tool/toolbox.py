@@ -38,7 +38,9 @@ class Toolbox:
         self._users = 0
         self._closing: AsyncExitStack | None = None
         self._gate = anyio.Lock()
+        self._fixed: tuple[Tool, ...] | None = None
         if not self._changes():
+            self._fixed = self._found()
             len(self.tools)  # finds a name that two have
 
     @property
@@ -48,6 +50,10 @@ class Toolbox:
         Raises:
             SetupError: two different tools have one name.
         """
+        return self._found() if self._fixed is None else self._fixed
+
+    def _found(self) -> tuple[Tool, ...]:
+        """Return the tools of the parts as they are now."""
         found: dict[str, Tool] = {}
         for part in self.parts:
             for one in part.tools if isinstance(part, Toolbox) else (part,):

@@ -13,7 +13,8 @@ from jianmu.message import human
 from jianmu.model import ScriptedModel
 from jianmu.nodes import AgentLLMNode, Sequence, Skill, ToolExecutor
 from jianmu.nodes.frontmatter import split
-from jianmu.tool import tool
+from jianmu.nodes.skill import with_skills
+from jianmu.tool import Toolbox, tool
 from tests.cases.leaves import SUCCESS
 from tests.nodes.talk import agent, asked, call, run
 
@@ -186,6 +187,26 @@ async def test_two_skills_of_one_name_are_refused(folder: Path, tmp_path: Path) 
     nodes = [Skill("a", folder), Skill("b", other), AgentLLMNode("think", model=ScriptedModel())]
     with pytest.raises(SetupError, match="two skills are named 'tea'"):
         await run(agent(Sequence("s", memory=True, children=nodes)), human("x"))
+
+
+async def test_the_box_of_a_node_is_made_once_for_its_skills(folder: Path) -> None:
+    """It is the same one in each round, and another one when a skill has come."""
+    think, box = AgentLLMNode("think", model=ScriptedModel()), Toolbox(boil)
+    tree = Sequence("s", memory=True, children=[Skill("tea", folder), think])
+    first = with_skills(think, box)
+    assert with_skills(think, box) is first
+    assert first.names == ("boil", "read_skill")
+    other = folder.parent / "coffee"
+    other.mkdir()
+    (other / "SKILL.md").write_text(TEXT.replace("name: tea", "name: coffee"))
+    tree.insert_child(Skill("coffee", other, tools=[steep]), 0)
+    assert with_skills(think, box).names == ("boil", "read_skill", "steep")
+
+
+@tool
+def steep(minutes: int) -> str:
+    """Steep."""
+    return f"{minutes} min"
 
 
 @pytest.mark.parametrize(

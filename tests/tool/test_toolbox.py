@@ -272,3 +272,9 @@ def test_options_that_no_tool_has_are_refused(options: dict[str, Any], text: str
     """What cannot be meant is a SetupError at once."""
     with pytest.raises(SetupError, match=re.escape(text)):
         Toolbox(A).with_options(**options)
+
+
+def test_a_box_whose_tools_do_not_change_is_looked_through_once() -> None:
+    """A box of boxes too; a model is asked in each round what there is."""
+    box = Toolbox(A, Toolbox(B))
+    assert box.tools is box.tools
