@@ -128,8 +128,10 @@ class ToolExecutor(AsyncNode):
         """Take the calls of the last reply."""
         reply = conversation.last_reply(conversation.messages_of(self.context))
         self._turn = Turn() if reply is None else Turn(reply.id, reply.tool_calls)
-        for one in decorators_of(self) if self._turn.calls else ():
-            one.on_calls([self._turn.calls[place] for place in self._turn.due(self.context)])
+        above = decorators_of(self) if self._turn.calls else ()
+        due = [self._turn.calls[place] for place in self._turn.due(self.context)] if above else ()
+        for one in above if due else ():
+            one.on_calls(due)
 
     def memento(self) -> Any:
         """Return the calls, beside what every coroutine keeps."""

@@ -34,6 +34,7 @@ READER = "read_file"
 FOLDER = f"{VIRTUAL}/{AREAS[2]}/.results"
 """Where the files are; no list of what was made for people has them."""
 CHARS = 12_000
+EXEMPT = ("read_skill", "tool_search")
 WIDTH = 2_000
 """Characters of a line in a file."""
 PIECE = 8 * 1024 * 1024
@@ -60,7 +61,8 @@ class OutputBudget(Part, CallDecorator):
         child: what carries out calls.
         folders: where the folders of threads are.
         chars: how many characters of a result the model is shown, or a function of the snapshot.
-        exempt: tools whose results stay as they are, beside the reader.
+        exempt: tools whose results stay as they are, beside the reader; by default those that show the model what it
+            has asked to read.
         reader: the tool that reads the files.
     """
 
@@ -73,7 +75,7 @@ class OutputBudget(Part, CallDecorator):
         *,
         folders: ThreadFolders,
         chars: Number = CHARS,
-        exempt: Iterable[str] = (),
+        exempt: Iterable[str] = EXEMPT,
         reader: str = READER,
     ) -> None:
         super().__init__(name, child)

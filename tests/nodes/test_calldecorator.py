@@ -15,7 +15,7 @@ from jianmu.engine.events import ToolCalled, ToolReturned
 from jianmu.engine.limits import Limits
 from jianmu.engine.request import Request
 from jianmu.errors import RunError, SetupError
-from jianmu.nodes import CallDecorator
+from jianmu.nodes import CallDecorator, Repeat
 from jianmu.nodes.delegating import acting
 from jianmu.nodes.turn import CallOutcome
 from jianmu.prebuilt import ReActState, delegate
@@ -275,6 +275,16 @@ async def test_a_subclass_is_told_of_calls_before_they_are_looked_at() -> None:
     await scene.run()
     assert scene.agent.tree.root.told == ["ab", "a?", "b?"]
     assert scene.told[1] == ("b", "ab, not b", True)
+
+
+async def test_a_subclass_is_told_of_no_reply_without_calls() -> None:
+    """Nor of one all of whose calls have their results."""
+    scene = guarded(call("a"), tree=lambda node: Repeat("twice", Ledger("d", node), times=2))
+    await scene.run()
+    assert scene.agent.tree.root.decorated.told == ["a", "a?"]
+    scene = guarded(tree=lambda node: Ledger("d", node))
+    await scene.run()
+    assert scene.agent.tree.root.told == []
 
 
 def looks(**options: Any) -> Any:

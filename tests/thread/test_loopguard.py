@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from py_trees.behaviour import Behaviour
 
-from jianmu import Agent, SetupError
+from jianmu import Agent, RunError, SetupError
 from jianmu.engine.clock import VirtualClock
 from jianmu.message import human
-from jianmu.nodes import Repeat, Sequence
+from jianmu.nodes import AgentLLMNode, Repeat, Retry, Sequence, ToolExecutor
 from jianmu.nodes.pairing import paired
 from jianmu.prebuilt import delegate, react
 from jianmu.stores import SQLiteStore
@@ -247,6 +247,22 @@ async def test_an_entry_anew_begins_with_tools() -> None:
     made = Conversation(*[looks("a")] * 6, "well", looks("a"), "now", wrap=lambda tree: Repeat("twice", tree, times=2))
     assert await made.agent.run(GO) is SUCCESS
     assert made.choices() == [None] * 6 + ["none", None, "none"]
+
+
+async def test_calls_that_are_taken_up_again_count_once() -> None:
+    """A tool raises what ends the attempt, and the executor is entered anew with the same reply: one wish."""
+    tries: list[int] = []
+
+    def breaks(at: str) -> str:
+        tries.append(1)
+        raise RunError(at)
+
+    model = ScriptedModel([looks("a", name="breaks"), "fine"])
+    think, act = AgentLLMNode("think", model=model), ToolExecutor("act", tools=[Tool(breaks)])
+    steps = Sequence("steps", memory=True, children=[think, Retry("retry", act, attempts=2, on=RunError)])
+    agent = Agent(LoopGuard("guard", steps), ThreadState, clock=VirtualClock(autojump=True))
+    assert await agent.run(GO) is SUCCESS
+    assert (len(tries), agent.state.repeats) == (1, {key_of(looks("a", name="breaks")[0]): 1})
 
 
 async def test_a_delegate_counts_for_itself() -> None:
