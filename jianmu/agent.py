@@ -223,9 +223,10 @@ class Agent(Generic[S]):
         """
         given = Call.of(call)
         with self._calls.claimed("resume()"):
-            async with self._session.taken(given.thread_id, create=False):
-                said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
-                await self.interaction.answer(said)
+            said = answer if isinstance(answer, Answer) else Answer(suspension_id, answer, by=by)
+            async with self._session.taken(given.thread_id, create=False, answer=said) as is_said:
+                if not is_said:
+                    await self.interaction.answer(said)
                 return self._calls.outcome(await self._calls.go_on(given))
 
     async def recover(

@@ -44,7 +44,7 @@ POLICY: Shape = _one_of("refuse", "queue", "withdraw")
 LIMITS: Shape = (_is(Limits), "Limits(...)")
 OPTIONS: dict[str, Shape] = {
     "state": (_is(StateManager), "a StateManager; a schema is given as state_schema="),
-    "store": (_has("acquire", "renew", "commit", "read", "move"), "a store, such as SQLiteStore(path)"),
+    "store": (_has("acquire", "take", "renew", "commit", "read", "move"), "a store, such as SQLiteStore(path)"),
     "clock": (_has("now", "utc", "sleep", "wait", "pump", "working"), "a clock, such as VirtualClock()"),
     "limits": LIMITS,
     "setup": (_is(Mapping), "a dict of arguments for setup()"),

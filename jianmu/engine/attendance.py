@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 
 class Attendance:
@@ -69,6 +70,7 @@ class Attendance:
             if not self._is_stirred:
                 self._stirred = anyio.Event()
                 await self._stirred.wait()
+            await checkpoint()  # what others do in this turn of the loop is saved with it
             self._is_stirred = False
             try:
                 await save()

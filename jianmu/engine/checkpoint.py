@@ -19,12 +19,14 @@ from typing import Protocol
 from jianmu.engine.rows import (
     Delivery,
     Kind,
+    Known,
     Lease,
     Move,
     QuestionRow,
     Row,
     Sought,
     Stored,
+    Taken,
     ThreadRow,
     Transaction,
     check_thread_id,
@@ -34,12 +36,14 @@ __all__ = [
     "Checkpointer",
     "Delivery",
     "Kind",
+    "Known",
     "Lease",
     "Move",
     "QuestionRow",
     "Row",
     "Sought",
     "Stored",
+    "Taken",
     "ThreadRow",
     "Transaction",
     "check_thread_id",
@@ -63,6 +67,35 @@ class Checkpointer(Protocol):
                 one whose lease could not be given back takes it anew.
             seconds: how long it lasts unless it is renewed.
             create: whether to make a thread that is not there; until its first transaction nobody else sees it.
+
+        Raises:
+            ThreadBusyError: somebody else holds it.
+            UnknownThreadError: there is none, and `create` is False.
+        """
+        ...
+
+    async def take(
+        self,
+        thread_id: str,
+        holder: str,
+        seconds: float,
+        *,
+        create: bool = False,
+        known: Known | None = None,
+        moves: Sequence[Move] = (),
+        wake_at: float = 0.0,
+    ) -> Taken:
+        """Take the lease of a thread and do what comes first under it, in one transaction.
+
+        Args:
+            thread_id: the thread.
+            holder: as in `acquire`.
+            seconds: the same.
+            create: the same.
+            known: where memory stands. If it is not where the log does, what is needed to go on is returned.
+            moves: steps of the thread's questions. If nothing is new, neither in the log nor from outside, they are
+                carried out as by `move`, all or none.
+            wake_at: as in `move`.
 
         Raises:
             ThreadBusyError: somebody else holds it.

@@ -21,7 +21,7 @@ from jianmu.engine.book import Book
 from jianmu.engine.decisions import Change, Decision, Deed
 from jianmu.engine.desk import Desk, UtcClock
 from jianmu.engine.log import log
-from jianmu.engine.outside import admit
+from jianmu.engine.outside import Foreseen, admit, foreseen
 from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown
 from jianmu.engine.record import Record, read_records
 from jianmu.engine.request import Request, default, escalate, fail
@@ -132,6 +132,11 @@ class InteractionController:
         await self.keep_said()
         found = [(answer.id or self._book.find(answer).id, answer) for answer in answers]
         return tuple(await self.desk.settle([(id, admit(answer, now, self._door)) for id, answer in found], now))
+
+    def foresee(self, answer: Answer, now: datetime) -> Foreseen:
+        """Return what an answer comes to if its question is as it is known here; nothing where `answer` may refuse."""
+        is_clear = not (self.has_said or self._unshown)
+        return foreseen(answer, self._book.find, self._door, now) if is_clear else Foreseen()
 
     def answer_nowait(self, *answers: Answer) -> tuple[Record, ...]:
         """Take answers from any thread, for a live run, which keeps them before it uses them.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal, ParamSpec, TypeVar
@@ -22,7 +23,7 @@ from py_trees.common import Status
 from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.attendance import Attendance
-from jianmu.engine.checkpoint import Checkpointer, Lease, Row, Sought, Stored, Transaction
+from jianmu.engine.checkpoint import Checkpointer, Known, Lease, Row, Sought, Stored, Taken, Transaction
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Change, Decision, Deed, step
 from jianmu.engine.events import Saved
@@ -31,8 +32,9 @@ from jianmu.engine.inputs import Inputs, queued_row
 from jianmu.engine.lease import SECONDS, Keeper
 from jianmu.engine.point import Point
 from jianmu.engine.questionrows import record_of, text_of
+from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
-from jianmu.engine.recording import Cut, Recording, Standing
+from jianmu.engine.recording import NOTHING, Cut, Recording, Standing
 from jianmu.errors import LeaseLostError, StoreError
 
 T = TypeVar("T")
@@ -110,26 +112,35 @@ class Holding:
 
     # Taking and giving back
 
-    async def take(self, thread_id: str, *, create: bool) -> Stored | None:
-        """Take a thread's lease; return what is to be taken over, None where there is nothing or memory has it.
+    async def take(self, thread_id: str, *, create: bool, answer: Answer | None = None) -> Taken:
+        """Take a thread's lease, and have an answer carried out with it if nothing is new.
 
         Raises:
             ThreadBusyError: somebody else holds it.
             UnknownThreadError: there is none, and `create` is False.
         """
-        lease = await self._call(self.store.acquire, thread_id, this_process(self._token), SECONDS, create=create)
-        self._lease, self.error = lease, None
-        self._context.interaction.hear()
+        interaction, now, name = self._context.interaction, self._context.clock.utc(), this_process(self._token)
+        is_known = self.is_current and thread_id == self._thread_id
+        known = Known(self._number, self._seen, self._made_at) if is_known else None
+        first = interaction.foresee(answer, now) if is_known and answer is not None else outside.Foreseen()
+        due, moves = now.timestamp(), first.moves
+        taken = await self._call(
+            self.store.take, thread_id, name, SECONDS, create=create, known=known, moves=moves, wake_at=due
+        )
+        self._lease, self.error = taken.lease, None
+        interaction.hear()
         self._lock = anyio.Lock(fast_acquire=True)
-        self._keeper = Keeper(self.store, lease, self._max_block, self._lose)
-        is_same = lease.made_at in (None, self._made_at)
-        if is_same and (thread_id, lease.number) == (self._thread_id, self._number):
-            self.is_due = lease.mail != self._seen
-            if self.is_due:
-                await self.read_mail()
-            return None
-        self._number = -1
-        return await self._call(self.store.read, thread_id) if lease.number else None
+        self._keeper = Keeper(self.store, taken.lease, self._max_block, self._lose)
+        if not taken.is_known:
+            self._number = -1
+            return taken
+        self.is_due = taken.lease.mail != self._seen
+        if self.is_due:
+            await self.read_mail()
+        elif taken.has_moved:
+            self._seen += 1
+            interaction.take_over(change.record for change in first.changes)
+        return taken
 
     def took_over(self, thread_id: str, stored: Stored | None, point: Point | None = None) -> None:
         """Note that memory stands where the store does, and its log has come to."""
@@ -151,12 +162,12 @@ class Holding:
 
     async def leave(self) -> None:
         """Give the lease back, if it is held; what was said too late for the run is kept for the next one."""
-        lease = self._lease
+        lease, interaction = self._lease, self._context.interaction
         self._end_work()
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True) if lease or interaction.has_said else nullcontext():
             if lease is not None:
                 await self._call(self.store.release, lease)
-            await self._context.interaction.stop_hearing()
+            await interaction.stop_hearing()
 
     async def _call(self, call: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         """Have the store do something to its end, whatever becomes of this task; a clock turned by hand waits."""
@@ -225,9 +236,7 @@ class Holding:
             if cut is None and not (releases or rows):
                 self._done = covered
                 return True
-            transaction = self._transaction(lease, cut, rows)
-            transaction = replace(transaction, has_to_last=has_to_last or bool(transaction.questions))
-            ending = replace(transaction, releases=releases, seen=self._seen)
+            ending = self._transaction(cut or NOTHING, lease, rows, has_to_last=has_to_last, releases=releases)
             is_done = await self._call(self.store.commit, ending)
             if not is_done and heeds_mail:  # what the cut has taken is saved all the same
                 await self._call(self.store.commit, replace(ending, releases=False))
@@ -243,23 +252,13 @@ class Holding:
             raise
         return is_done
 
-    def _transaction(self, lease: Lease, cut: Cut | None, rows: list[Row]) -> Transaction:
+    def _transaction(self, cut: Cut, lease: Lease, rows: list[Row], **how: bool) -> Transaction:
         standing, context, wake_at = self._standing(), self._context, self._wake_at()
         waiting = sorted({record.question.path for record in context.interaction.all_open()})
         told = {"run": context.run, "error": standing.error, "waiting": waiting, "passes": context.passes}
         record = text_of({**told, "usage": context.usage.told()})
-        whole = Transaction(lease, self._number, None, standing.status, record, wake_at, rows=tuple(rows))
-        if cut is None:
-            return whole
-        return replace(
-            whole,
-            body=cut.body,
-            questions=cut.questions,
-            delivered=cut.delivered,
-            rows=(*cut.rows, *rows),
-            closed=cut.closed,
-            gone=cut.gone,
-        )
+        stands = {"status": standing.status, "record": record, "wake_at": wake_at, "seen": self._seen}
+        return cut.step(lease, self._number, rows, **stands, **how)
 
     async def _tell(self, cut: Cut) -> None:
         """Show the questions that were saved, look what came of those that the tree gave up, and tell the save."""

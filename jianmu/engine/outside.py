@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import NamedTuple
 
 import anyio
 
@@ -23,7 +24,7 @@ from jianmu.engine.lease import SECONDS
 from jianmu.engine.questionrows import move_of, record_of
 from jianmu.engine.questions import Answer
 from jianmu.engine.record import Record
-from jianmu.errors import ClaimedError, InvalidAnswerError, StoreError, UnknownSuspensionError
+from jianmu.errors import ClaimedError, InvalidAnswerError, JianmuError, StoreError, UnknownSuspensionError
 
 TRIES = 100
 """How often a step is decided anew; each lost race is a change of the question, and it has few of them."""
@@ -65,6 +66,26 @@ async def settle(
         if not moves or await store.move(moves, wake_at=wake_at):
             return changes
     raise StoreError("the store refuses each step of a question, though nothing forbids it: is the store itself sound?")
+
+
+class Foreseen(NamedTuple):
+    """What a decision comes to if a question is as it is known here, and the steps for a store."""
+
+    changes: Sequence[Change] = ()
+    moves: Sequence[Move] = ()
+
+
+def foreseen(
+    answer: Answer, find: Callable[[Answer], Record], door: Callable[[Record], Door], now: datetime
+) -> Foreseen:
+    """Return what an answer comes to if its question is open, as it is known here; nothing where it is refused."""
+    try:
+        record = find(answer)
+        is_open = record.status == "open"
+        decided = [(record.id, admit(answer, now, door))]
+        return Foreseen(*_weighed({record.id: record}, {}, decided, now, None)) if is_open else Foreseen()
+    except JianmuError:
+        return Foreseen()
 
 
 def admit(answer: Answer, now: datetime, door: Callable[[Record], Door] | None = None) -> Decision:

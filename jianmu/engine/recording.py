@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any  # Any: any schema; JSON
+from typing import Any  # Any: any schema; JSON; fields of a transaction
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from jianmu.engine import passes
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.checkpoint import Delivery, Kind, QuestionRow, Row, Stored
+from jianmu.engine.checkpoint import Delivery, Kind, Lease, QuestionRow, Row, Stored, Transaction
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Deed
 from jianmu.engine.deltastream import StateStream
@@ -45,12 +45,12 @@ class Standing:
     error: dict[str, str | None] | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Cut:
     """What one transaction is to write.
 
     Attributes:
-        body: the log's body.
+        body: the log's body, or None: what is written changes nothing of it.
         questions: new ones.
         delivered: what became of others.
         rows: kept rows.
@@ -60,14 +60,32 @@ class Cut:
         given_up: the questions that the tree has withdrawn.
     """
 
-    body: str
-    questions: tuple[QuestionRow, ...]
-    delivered: tuple[Delivery, ...]
-    rows: tuple[Row, ...]
-    closed: tuple[tuple[Kind, str], ...]
-    gone: tuple[tuple[Kind, str], ...]
-    asked: list[str]
-    given_up: list[str]
+    body: str | None
+    questions: tuple[QuestionRow, ...] = ()
+    delivered: tuple[Delivery, ...] = ()
+    rows: tuple[Row, ...] = ()
+    closed: tuple[tuple[Kind, str], ...] = ()
+    gone: tuple[tuple[Kind, str], ...] = ()
+    asked: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+
+    def step(self, lease: Lease, expected: int, rows: list[Row], *, has_to_last: bool, **others: Any) -> Transaction:
+        """Return the transaction that writes it, and rows beside it."""
+        return Transaction(
+            lease=lease,
+            expected=expected,
+            body=self.body,
+            questions=self.questions,
+            delivered=self.delivered,
+            rows=(*self.rows, *rows),
+            closed=self.closed,
+            gone=self.gone,
+            has_to_last=has_to_last or bool(self.questions),
+            **others,
+        )
+
+
+NOTHING = Cut(None)
 
 
 class Recording:
@@ -225,7 +243,7 @@ class Recording:
             self._streams[path].was_written(version)
         self._grown += max(LEAST, len(text))
         gone = self._snapshot(number, wholes, rows) if is_due else ()
-        return Cut(text, questions, delivered, tuple(rows), closed, gone, asked, given_up)
+        return Cut(text, questions, delivered, tuple(rows), closed, gone, tuple(asked), tuple(given_up))
 
     def _header_changes(self, standing: Standing) -> dict[str, Any]:
         """Return what has changed of the run itself."""

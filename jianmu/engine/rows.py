@@ -194,6 +194,38 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Where memory stands with a thread.
+
+    Attributes:
+        number: the number of its log.
+        mail: as in `ThreadRow`.
+        made_at: when the thread was made, or None.
+    """
+
+    number: int
+    mail: int
+    made_at: float | None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A thread that was taken.
+
+    Attributes:
+        lease: the lease.
+        is_known: whether the log stands where memory does.
+        stored: what is needed to go on, where it does not; None for a thread that is new.
+        has_moved: whether the moves were carried out.
+    """
+
+    lease: Lease
+    is_known: bool
+    stored: Stored | None = None
+    has_moved: bool = False
+
+
+@dataclass(frozen=True)
 class Transaction:
     """One step of a thread's log, all or nothing.
 

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 from py_trees.behaviour import Behaviour
 from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.checkpoint import Checkpointer, Stored, check_thread_id
+from jianmu.engine.checkpoint import Checkpointer, Stored, Taken, check_thread_id
 from jianmu.engine.holding import Holding, Level
 from jianmu.engine.phases import REST
 from jianmu.engine.point import run_record, stored_point
 from jianmu.engine.programs import Program, check_keepable, uses_blackboard
+from jianmu.engine.questions import Answer
 from jianmu.engine.recording import Recording, Standing
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.runrecord import load
@@ -126,6 +127,7 @@ class Session(Thread[S]):
     async def _sync(self) -> None:
         """Return when what an effect has recorded is durable."""
         assert self.holding is not None
+        await cancel_shielded_checkpoint()  # effects that begin in the same turn of the loop are in one commit
         await self.holding.flush("once", has_to_last=True)
         await checkpoint_if_cancelled()  # a node that was halted meanwhile goes no further
 
@@ -138,44 +140,53 @@ class Session(Thread[S]):
 
     @asynccontextmanager
     async def taken(
-        self, thread_id: str | None, *, create: bool = True, as_it_is: bool = False, waits: bool = False
-    ) -> AsyncGenerator[None]:
-        """Have a thread be the current one, and hold it while a call is on.
+        self,
+        thread_id: str | None,
+        *,
+        create: bool = True,
+        as_it_is: bool = False,
+        waits: bool = False,
+        answer: Answer | None = None,
+    ) -> AsyncGenerator[bool]:
+        """Have a thread be the current one, and hold it while a call is on; whether it has taken the answer.
 
         Args:
             thread_id: the thread; None: the current one, or a new one.
             create: whether a thread that is not there is begun.
             as_it_is: whether memory counts, and a thread that somebody went on with is refused.
             waits: whether another holder is waited for.
+            answer: what is to be answered as soon as the thread is held, if that is one transaction.
 
         Raises:
             ThreadBusyError: somebody else holds it.
             UnknownThreadError: there is none, and `create` is False.
         """
         if thread_id is None and self.thread_id is None and (as_it_is or not create):
-            yield
+            yield False
             return
         wanted = self._wanted(thread_id)
         if self.holding is None:
             await self._take_in_memory(wanted, create=create)
-            yield
+            yield False
             return
-        stored = None
+        taken = None
         try:
             create |= self._is_imported and wanted == self.thread_id
             if not self.holding.goes_on_with(wanted):
                 await self.holding.leave()
-                stored = await self._acquire(self.holding, wanted, create=create, waits=waits)
-            await self._take_stored(self.holding, wanted, stored, as_it_is=as_it_is)
-            yield
+                taken = await self._acquire(self.holding, wanted, create=create, waits=waits, answer=answer)
+            await self._take_stored(self.holding, wanted, taken and taken.stored, as_it_is=as_it_is)
+            yield taken is not None and taken.has_moved
         finally:
             if not self.keeps_lease:
                 await self.holding.leave()
 
-    async def _acquire(self, holding: Holding, wanted: str, *, create: bool, waits: bool) -> Stored | None:
+    async def _acquire(
+        self, holding: Holding, wanted: str, *, create: bool, waits: bool, answer: Answer | None
+    ) -> Taken:
         while True:
             try:
-                return await holding.take(wanted, create=create)
+                return await holding.take(wanted, create=create, answer=answer)
             except ThreadBusyError:
                 if not waits:
                     raise

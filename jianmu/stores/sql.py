@@ -9,17 +9,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
 from jianmu.engine.checkpoint import (
     Kind,
+    Known,
     Lease,
     Move,
     QuestionRow,
     Row,
     Sought,
     Stored,
+    Taken,
     ThreadRow,
     Transaction,
     check_thread_id,
@@ -64,6 +67,29 @@ class SQLStore(Store, ABC):
         """Take the lease of a thread."""
         check_thread_id(thread_id)
         return await self.call("write", lambda say: writing.acquire(say, thread_id, holder, seconds, create=create))
+
+    async def take(
+        self,
+        thread_id: str,
+        holder: str,
+        seconds: float,
+        *,
+        create: bool = False,
+        known: Known | None = None,
+        moves: Sequence[Move] = (),
+        wake_at: float = 0.0,
+    ) -> Taken:
+        """Take the lease of a thread, and read what memory has not, or carry out steps."""
+        check_thread_id(thread_id)
+
+        def work(say: Say, moves: Sequence[Move] = moves) -> Taken:
+            lease = writing.acquire(say, thread_id, holder, seconds, create=create)
+            return writing.go_on(say, lease, known, moves, wake_at)
+
+        try:
+            return await self.call("last" if moves else "write", work)
+        except writing.RefusedError:
+            return await self.call("write", partial(work, moves=()))
 
     def renew(self, lease: Lease, seconds: float) -> bool:
         """Have a lease last `seconds` from now; whether it still was this holder's."""

@@ -10,9 +10,10 @@ import json
 from collections.abc import Sequence
 from math import inf
 
-from jianmu.engine.checkpoint import Delivery, Lease, Move, QuestionRow, Row, Transaction
+from jianmu.engine.checkpoint import Delivery, Known, Lease, Move, QuestionRow, Row, Taken, Transaction
 from jianmu.engine.holders import is_held
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError, UnknownThreadError
+from jianmu.stores import reading
 from jianmu.stores.tables import Say
 
 # DO UPDATE: it locks the row that is there, which else could go before it is read
@@ -73,6 +74,18 @@ def acquire(say: Say, thread_id: str, holder: str, seconds: float, *, create: bo
     if say(TAKE, (holder, fence, seconds, pk, seen)).rowcount != 1:
         raise _busy(thread_id, None, seconds)
     return Lease(thread_id, fence, number, mail, made_at)
+
+
+def go_on(say: Say, lease: Lease, known: Known | None, moves: Sequence[Move], wake_at: float) -> Taken:
+    """Do what comes first under a lease that was just taken: read what memory has not, or carry out steps."""
+    is_known = known is not None and (lease.number, lease.made_at) == (known.number, known.made_at)
+    if known is None or not is_known:
+        stored = reading.read(say, lease.thread_id, None) if lease.number else None
+        return Taken(lease, is_known=False, stored=stored)
+    has_moved = bool(moves) and lease.mail == known.mail
+    if has_moved:
+        move(say, moves, wake_at)
+    return Taken(lease, is_known=True, has_moved=has_moved)
 
 
 def renew(say: Say, lease: Lease, seconds: float) -> bool:

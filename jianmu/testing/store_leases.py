@@ -9,7 +9,7 @@ from dataclasses import replace
 import anyio
 from anyio import to_thread
 
-from jianmu.engine.checkpoint import Checkpointer, Row
+from jianmu.engine.checkpoint import Checkpointer, Known, Row, Sought
 from jianmu.engine.holders import is_gone, this_process
 from jianmu.errors import LeaseLostError, ThreadBusyError, UnknownThreadError
 from jianmu.testing.store_scene import (
@@ -22,6 +22,7 @@ from jianmu.testing.store_scene import (
     begin,
     demand,
     holder,
+    key,
     picture,
     question,
     refused,
@@ -136,6 +137,56 @@ async def _fences(store: Checkpointer) -> list[int]:
         await writers[-1].end()
     demand(await store.delete("a"), "a thread that nobody holds was not deleted")
     return [writer.lease.fence for writer in writers]
+
+
+async def a_thread_is_taken_with_what_is_needed(store: Checkpointer) -> None:
+    """Who takes a thread gets in the same step what is needed to go on, unless memory stands where the log does."""
+    known = await _at_rest(store, "t")
+    for elsewhere in (None, replace(known, number=1), replace(known, made_at=1.0)):
+        taken = await store.take("t", holder(), LONG, known=elsewhere)
+        same(taken.stored, await store.read("t"), f"what came with the lease where memory stands at {elsewhere}")
+        same((taken.is_known, taken.has_moved), (False, False), "whether it was known, and something was moved")
+        await store.release(taken.lease)
+    taken = await store.take("t", holder(), LONG, known=known)
+    same((taken.is_known, taken.stored), (True, None), "whether it was known, and what came with the lease")
+    await refused(ThreadBusyError, store.take("t", holder(), LONG), "a thread that was taken")
+    writer = Writer(store, taken.lease)
+    await writer.write()
+    await refused(UnknownThreadError, store.take("new", holder(), LONG), "a thread that is not there")
+    made = await store.take("new", holder(), LONG, create=True)
+    same((made.is_known, made.stored, made.lease.number), (False, None, 0), "what came with the lease of a new thread")
+
+
+async def an_answer_comes_with_the_lease(store: Checkpointer) -> None:
+    """Who takes a thread can answer in the same step; what came from elsewhere, or is refused, leaves the lease."""
+    first, second = key("t", "first"), key("t", "second")
+    known = await _at_rest(store, "t", first, second)
+    taken = await store.take("t", holder(), LONG, known=known, moves=[answer(first)], wake_at=NOON)
+    same(taken.has_moved, True, "whether an answer came with the lease")
+    thread = await store.thread("t")
+    same(thread and (thread.mail, thread.wake_at), (known.mail + 1, NOON), "mail and due time after the answer")
+    late = [answer(second)]
+    call = store.take("t", holder(), LONG, known=known, moves=late, wake_at=NOON)
+    await refused(ThreadBusyError, call, "a thread that was taken")
+    await store.release(taken.lease)
+    taken = await store.take("t", holder(), LONG, known=known, moves=late, wake_at=NOON)
+    same((taken.is_known, taken.has_moved), (True, False), "whether it was known and moved after an answer of another")
+    await store.release(taken.lease)
+    known, both = replace(known, mail=known.mail + 1), [*late, answer(first)]
+    taken = await store.take("t", holder(), LONG, known=known, moves=both, wake_at=NOON)
+    same(taken.has_moved, False, "whether answers were taken of which one came too late")
+    found = await store.questions(Sought(thread_id="t", status=None))
+    same({row.id: row.status for row in found}, {first: "answered", second: "open"}, "how the questions stand")
+    await Writer(store, taken.lease).write()
+
+
+async def _at_rest(store: Checkpointer, thread_id: str, *asked: str) -> Known:
+    """Make a thread that nobody holds; return where a memory of it stands."""
+    writer = await begin(store, thread_id, *asked)
+    await writer.end("suspended")
+    lease = await store.acquire(thread_id, holder(), LONG)
+    await store.release(lease)
+    return Known(lease.number, lease.mail, lease.made_at)
 
 
 async def a_lease_is_renewed_from_a_thread(store: Checkpointer) -> None:

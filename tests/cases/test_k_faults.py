@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 BEGUN = 3
 """The number of the call that carries the first transaction."""
 
-CALLS = ("acquire", "read", "commit", "release", "mail", "questions", "rows", "row", "move")
+CALLS = ("acquire", "take", "read", "commit", "release", "mail", "questions", "rows", "row", "move")
 
 
 class Faulty:

@@ -327,7 +327,7 @@ async def test_what_is_in_memory_of_a_deleted_thread_does_not_come_back(any_stor
 
 # In the moment of release
 
-CALLS = ("acquire", "read", "commit", "release", "mail", "questions", "rows", "row", "move")
+CALLS = ("acquire", "take", "read", "commit", "release", "mail", "questions", "rows", "row", "move")
 
 
 class Between:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jianmu.engine.questions import Answer, Origin, question_id
@@ -10,7 +12,7 @@ from jianmu.stores.base import Store
 from tests.crash.conftest import COMBINATIONS, Crashes
 from tests.crash.forge import Story
 from tests.crash.hooks import Hook
-from tests.crash.program import THREAD
+from tests.crash.program import THREAD, Death
 from tests.crash.windows import (
     ACT,
     BEGIN,
@@ -21,6 +23,7 @@ from tests.crash.windows import (
     JOURNAL,
     KILLED,
     MOVE,
+    RESUMED,
     SHAPES,
     STORES,
     Tell,
@@ -35,7 +38,7 @@ FIRST = question_id(Origin(THREAD, 1, "rounds/work/ask", (("rounds", 0),)), "ask
 
 
 @pytest.mark.parametrize(
-    "hook", [Hook(STORES + "sql:SQLStore.acquire"), Hook(ENGINE + "holding:Holding.take", "after"), Hook(BEGIN)]
+    "hook", [Hook(STORES + "sql:SQLStore.take"), Hook(ENGINE + "holding:Holding.take", "after"), Hook(BEGIN)]
 )
 def test_window_01_dead_before_the_first_commit(tell: Tell, hook: Hook) -> None:
     """Nothing has happened, and the same input is applied once."""
@@ -68,8 +71,10 @@ def test_window_04_dead_before_the_caller_is_told_of_a_question(tell: Tell) -> N
 
 
 @pytest.mark.parametrize("way", ["inbox", "resume", "agent"])
-@pytest.mark.parametrize("hook", [Hook(MOVE), Hook(STORES + "writing:move"), Hook(STORES + "writing:move", "after")])
-def test_window_05_dead_between_an_answer_and_its_commit(tell: Tell, way: str, hook: Hook) -> None:
+@pytest.mark.parametrize(
+    "hook", [(Hook(MOVE), RESUMED), Hook(STORES + "writing:move"), Hook(STORES + "writing:move", "after")]
+)
+def test_window_05_dead_between_an_answer_and_its_commit(tell: Tell, way: str, hook: Death) -> None:
     """It was not accepted: the question is open, and the one who sends it again is the one who counts."""
     for story in tell("order", hook, way=way):
         assert asked(found(story), "ask.0")["status"] == "open"
@@ -79,7 +84,7 @@ def test_window_05_dead_between_an_answer_and_its_commit(tell: Tell, way: str, h
 @pytest.mark.parametrize("way", ["inbox", "resume", "agent"])
 def test_window_06_dead_before_an_answer_is_acknowledged(tell: Tell, way: str) -> None:
     """It counts."""
-    for story in tell("order", Hook(MOVE, "after"), way=way):
+    for story in tell("order", (Hook(MOVE, "after"), replace(RESUMED, when="after")), way=way):
         assert asked(found(story), "ask.0")["status"] == "answered"
         assert asked(story.notes[-1], "ask.0")["payload"]["by"] == 0
         assert noted(story, "accepted", 0) == []

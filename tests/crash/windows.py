@@ -19,6 +19,7 @@ from psycopg import sql
 from jianmu.stores.base import Store
 from tests.crash.conftest import Crashes
 from tests.crash.forge import Story
+from tests.crash.hooks import Hook
 from tests.crash.notes import Note
 
 T = TypeVar("T")
@@ -31,6 +32,9 @@ CARRY_OUT = ENGINE + "activity:Tasks.carry_out"
 CONTROLLER = ENGINE + "controller:InteractionController."
 JOURNAL = ENGINE + "journal:Journal."
 MOVE = STORES + "sql:SQLStore.move"
+RESUMED = Hook(STORES + "sql:SQLStore.take", since="jianmu.agent:Agent.resume")
+"""Where `resume` answers as it takes the thread, in one transaction."""
+
 SHAPES = "tests.crash.shapes:"
 ACT = SHAPES + "Act."
 COMMITS = (STORES + "sql:SQLStore.commit", STORES + "postgres:PostgresStore.commit")

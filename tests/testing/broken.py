@@ -223,6 +223,17 @@ async def counts_fences_per_thread(store, real, thread_id, holder, seconds, *, c
     return replace(lease, fence=fence)
 
 
+@broken("take", finds="a_thread_is_taken_with_what_is_needed")
+async def takes_and_reads_nothing(store, real, *args, **options):
+    return replace(await real(*args, **options), stored=None)
+
+
+@broken("take", finds="an_answer_comes_with_the_lease")
+async def answers_whatever_came_meanwhile(store, real, thread_id, *args, known=None, **options):
+    known = known and replace(known, mail=max(known.mail, await store.mail(thread_id)))
+    return await real(thread_id, *args, known=known, **options)
+
+
 @broken("acquire", finds="fences_never_repeat")
 async def counts_fences_downwards(store, real, thread_id, holder, seconds, *, create=False):
     lease = await real(thread_id, holder, seconds, create=create)
