@@ -102,6 +102,8 @@ class Resources:
             BaseException: what one of them raised, several as a group, after all have had their turn.
         """
         self._is_open = False
+        if not self._opened:
+            return
         turns = _Turns("close")
         with anyio.CancelScope(shield=True):
             while self._opened:

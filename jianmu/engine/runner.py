@@ -336,10 +336,11 @@ class ReactiveRunner(Generic[S]):
 
     async def _clean_up(self) -> None:
         """Cancel what was halted and await every cleanup, out of reach of cancellation."""
-        with anyio.CancelScope(shield=True):
-            async with self.host.opened() if self.tasks.lives else nullcontext():
-                self.tasks.carry_out()
-                await self.tasks.settled()
+        if self.tasks.lives or self.tasks.is_asked:
+            with anyio.CancelScope(shield=True):
+                async with self.host.opened() if self.tasks.lives else nullcontext():
+                    self.tasks.carry_out()
+                    await self.tasks.settled()
         self.context.deadlines.clear()
 
     def _halt_leftovers(self) -> None:

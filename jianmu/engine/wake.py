@@ -68,9 +68,10 @@ class Wake:
 
     def attach(self) -> None:
         """Make this event loop the one that waits."""
-        self._thread = threading.get_ident()
-        self._token = current_token().native_token
-        self._new_event = type(anyio.Event())  # the loop's own class: anyio looks it up anew for each event
+        self._thread, token = threading.get_ident(), current_token().native_token
+        if token is not self._token:
+            self._token = token
+            self._new_event = type(anyio.Event())  # the loop's own class: anyio looks it up anew for each event
 
     def armed(self) -> anyio.Event:
         """Return an event that the next `set()` sets, or that is set if the flag is; `attach` comes first."""

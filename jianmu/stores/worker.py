@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar  # Any: the loop object of asyncio or trio
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
@@ -77,20 +77,14 @@ class Worker:
     async def do(self, work: Callable[[], T]) -> T:
         """Return what a function has returned in the thread."""
         await checkpoint_if_cancelled()
-        async with self._gate():
-            piece = Piece(work, current_token().native_token, anyio.Event())
+        here = _loop.get(None) or _Loop()
+        async with here.gate(self):
+            piece = Piece(work, here.token(), here.new_event())
             del work
             with anyio.CancelScope(shield=True):
                 self._hand_over(piece)
                 await piece.done.wait()
         return piece.found()
-
-    def _gate(self) -> anyio.Lock:
-        """Return what lets the calls of this event loop through one by one."""
-        gates = _gates.get(None)
-        if gates is None:
-            _gates.set(gates := WeakKeyDictionary())
-        return gates.get(self) or gates.setdefault(self, anyio.Lock(fast_acquire=True))
 
     def _hand_over(self, piece: Piece[Any]) -> None:
         with self._lock:
@@ -101,14 +95,32 @@ class Worker:
         threading.Thread(target=self._go, args=(self._pieces,), name="jianmu store", daemon=True).start()
 
     def _go(self, pieces: queue.SimpleQueue[Piece[Any]]) -> None:
-        while True:
+        is_on = True
+        while is_on:
             try:
                 pieces.get(timeout=IDLE).do()  # no name keeps what it was about
             except queue.Empty:
-                with self._lock:
-                    if pieces.empty():
-                        self._is_on = False
-                        return
+                is_on = self._goes_on(pieces)
+
+    def _goes_on(self, pieces: queue.SimpleQueue[Piece[Any]]) -> bool:
+        """Whether something has come in the last moment; else the next piece begins another thread."""
+        with self._lock:
+            self._is_on = not pieces.empty()
+            return self._is_on
 
 
-_gates = RunVar[WeakKeyDictionary[Worker, anyio.Lock]]("gates of stores")
+class _Loop:
+    """What belongs to the event loop that is on: looked up once for each call."""
+
+    def __init__(self) -> None:
+        self.token = ref[Any](current_token().native_token)  # weak: this is kept as long as the loop itself
+        self.new_event = type(anyio.Event())  # the loop's own class
+        self._gates = WeakKeyDictionary[Worker, anyio.Lock]()
+        _loop.set(self)
+
+    def gate(self, worker: Worker) -> anyio.Lock:
+        """Return what lets the calls of this event loop through one by one."""
+        return self._gates.get(worker) or self._gates.setdefault(worker, anyio.Lock(fast_acquire=True))
+
+
+_loop = RunVar[_Loop]("what stores know of their loop")
