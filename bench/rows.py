@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from bench import agents, hops, imports, langgraph_saved, langgraph_steps, runs, state, streaming, ticks, waiting
+from bench import (
+    agents,
+    assistants,
+    hops,
+    imports,
+    langgraph_saved,
+    langgraph_steps,
+    runs,
+    state,
+    streaming,
+    ticks,
+    waiting,
+)
 from bench.row import Row
 from bench.saved import Growth
 
@@ -81,6 +93,8 @@ AGENTS = [
         for keeps, how in ((False, "keeping nothing"), (True, "kept in memory"))
     ),
     Row("ten ReAct rounds up to round 200", "those up to round 15", agents.a_late_round, at_most=2),
+    Row("a round of the assistant, 200 messages", "the bare ReAct tree's", assistants.a_round, at_most=5),
+    Row("a round of the assistant, 5,000 messages", "its own at 200", assistants.a_long_round, at_most=2),
 ]
 
 ROWS = [
