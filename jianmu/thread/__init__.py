@@ -5,6 +5,7 @@ from __future__ import annotations
 from jianmu.thread.assistant import thread_agent
 from jianmu.thread.catalog import catalog_hash
 from jianmu.thread.clarify import Clarify
+from jianmu.thread.compact import Compact
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.files import ThreadFiles
 from jianmu.thread.images import view_image
@@ -59,6 +60,7 @@ from jianmu.thread.uploadsshown import ShownUploads
 __all__ = [
     "ArtifactsState",
     "Clarify",
+    "Compact",
     "DeferredTools",
     "Delegation",
     "DelegationsState",

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import anyio
 
+from jianmu.engine.clock import Clock
+from jianmu.errors import SetupError
 from jianmu.message import Message
-from jianmu.model.base import ModelRequest
+from jianmu.model.base import REAL, ChatModel, ModelRequest, Stream
 from jianmu.nodes.replies import ModelNode
 from jianmu.nodes.streaming import Shown
+
+_THOUGHT = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
+
+
+class Nobody(ChatModel):
+    """Stands for a model where none is asked."""
+
+    name = "nobody"
+
+    def stream(self, request: ModelRequest, *, clock: Clock = REAL) -> Stream:
+        """Refuse to be asked."""
+        raise SetupError("nobody can be asked")
 
 
 class Unheard(Shown):
@@ -40,7 +55,10 @@ class SideModelNode(ModelNode):
             self._tell(error)
 
     async def _told(self, messages: Sequence[Message], seconds: float) -> str | None:
-        """Return what the model answers; None if it fails, takes longer than it may, or the run may ask no more."""
+        """Return what the model answers, without its thoughts.
+
+        None if it fails, answers nothing, takes longer than it may, or the run may ask no more.
+        """
         answers: list[str] = []
         problems: list[Exception] = [TimeoutError(f"no answer within {seconds:g} seconds")]
         async with anyio.create_task_group() as group:
@@ -53,13 +71,13 @@ class SideModelNode(ModelNode):
             try:
                 request = ModelRequest(messages, settings=self._settings)
                 reply = await self._reply(request, Unheard(self.context, None))
-                answers.append(reply.message.text)
+                answers.append(_THOUGHT.sub("", reply.message.text).strip())
             except Exception as error:  # noqa: BLE001  # a model on the side fails no run
                 problems.insert(0, error)
             group.cancel_scope.cancel()
         if not answers:
             self._tell(problems[0])
-        return answers[0] if answers else None
+        return (answers or [""])[0] or None
 
     def _tell(self, error: Exception) -> None:
         self.feedback_message = f"the model failed: {error}"

@@ -222,9 +222,11 @@ class SummaryState(BaseModel):
 
     Attributes:
         summary_text: the last value.
+        summary_upto: the id of the last message that it holds; without it, it holds none of them.
     """
 
     summary_text: str | None = None
+    summary_upto: str | None = None
 
 
 class RepeatsState(BaseModel):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from py_trees.common import Status
 
-from jianmu.engine.clock import Clock
 from jianmu.engine.context import NodeContext
-from jianmu.errors import SetupError
 from jianmu.message import Message, human, system
-from jianmu.model.base import REAL, ChatModel, ModelRequest, Settings, Stream
+from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import conversation
 from jianmu.nodes.base import FINITE, Number, Option, Shape
 from jianmu.nodes.llm import AgentLLMNode
-from jianmu.thread.asking import SideModelNode
+from jianmu.thread.asking import Nobody, SideModelNode
 from jianmu.thread.part import Kinds, Part
 from jianmu.thread.title import give_title, title_of_text
 
@@ -26,19 +23,8 @@ PROMPT = (
 )
 _READ = 2000
 """Characters that the model is shown of what each has said."""
-_THOUGHT = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _AROUND = " \t\"'`*#_“”„«»‘’"
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
-
-
-class Nobody(ChatModel):
-    """Stands for a model where none is asked."""
-
-    name = "nobody"
-
-    def stream(self, request: ModelRequest, *, clock: Clock = REAL) -> Stream:
-        """Refuse to be asked."""
-        raise SetupError("nobody can be asked")
 
 
 class Title(Part, SideModelNode):
@@ -108,5 +94,5 @@ def _exchange(messages: Sequence[Message]) -> str:
 
 def _title_in(reply: str) -> str:
     """Return the title in what a model has answered, without what it was told to leave out."""
-    lines = [line.strip(_AROUND) for line in _THOUGHT.sub("", reply).splitlines()]
+    lines = [line.strip(_AROUND) for line in reply.splitlines()]
     return next((line for line in lines if line), "").removeprefix("Title:").strip(_AROUND)

@@ -90,7 +90,7 @@ def test_control_flow_has_no_field() -> None:
         *("messages", "final_answer", "done", "actions", "rounds", "streaming_output", "usage", "approvals"),
         *("structured_response", "sandbox", "thread_data", "title", "title_by", "artifacts", "todos"),
         *("uploaded_files", "viewed_images", "promoted", "goal", "delegations", "skill_context", "summary_text"),
-        "repeats",
+        *("summary_upto", "repeats"),
     }
 
 

@@ -1,0 +1,92 @@
+"""Which messages of a conversation a request has room for, and which are to be summarised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from jianmu.message import Message
+from jianmu.nodes.base import Option
+from jianmu.nodes.projections import groups_of
+
+Count = Callable[[Message], int]
+Group = Sequence[Message]
+
+
+def place_after(messages: Sequence[Message], id: str) -> int | None:
+    """Return the place after the message with an id, or None where there is none."""
+    return next((place + 1 for place in reversed(range(len(messages))) if messages[place].id == id), None)
+
+
+def summarised(messages: Sequence[Message], text: str | None, upto: str | None) -> tuple[int, str | None]:
+    """Return how many messages a summary holds, and the summary: none where the last message that it holds is gone."""
+    if not text or upto is None:
+        return 0, text or None
+    place = place_after(messages, upto)
+    return (0, None) if place is None else (place, text)
+
+
+class Spans:
+    """How much of a conversation a request has, counted in messages, in tokens, or both.
+
+    A message that was counted is not counted again: a long conversation costs what is new in it.
+
+    Args:
+        messages: the most messages, or None.
+        tokens: the most tokens, or None.
+        keep: the share of that which stays when the rest is summarised.
+        count: returns the tokens of a message.
+    """
+
+    def __init__(self, messages: Option | None, tokens: Option | None, keep: Option, count: Count) -> None:
+        self._limits, self._keep, self._count = (messages, tokens), keep, count
+        self._forget("", 0)
+
+    def _forget(self, first: str, start: int) -> None:
+        self._first, self._start, self._end, self._last, self._tokens = first, start, start, "", 0
+
+    def is_over(self, messages: Sequence[Message], start: int) -> bool:
+        """Whether there is more from a place on than there is room for."""
+        first = messages[start].id if start < len(messages) else ""
+        is_known = self._start == start and self._first == first and self._end <= len(messages)
+        if not is_known or (self._end > start and messages[self._end - 1].id != self._last):
+            self._forget(first, start)
+        if self._limits[1] is not None:
+            self._tokens += sum(self._count(one) for one in messages[self._end :])
+        self._end, self._last = len(messages), messages[-1].id if messages else ""
+        return any(most < have for most, have in zip(self._room(1), (len(messages) - start, self._tokens), strict=True))
+
+    def split(self, messages: Sequence[Message], share: float | None = None) -> tuple[list[Group], list[Group]]:
+        """Return what is too old and what stays, each in pieces that stay together; the newest piece always stays.
+
+        Args:
+            messages: the conversation.
+            share: the share of the limits that there is room for; by default `keep`.
+        """
+        groups = groups_of(messages)
+        room = self._room(self._keep() if share is None else share)
+        stays = 0
+        for group in reversed(groups):
+            room = self._less(room, group)
+            if stays and min(room) < 0:
+                break
+            stays += 1
+        return [*groups[: len(groups) - stays]], [*groups[len(groups) - stays :]]
+
+    def pieces(self, groups: Sequence[Group]) -> Iterator[list[Message]]:
+        """Yield what is too old, in pieces that a model can read at once."""
+        piece, room = list[Message](), self._room(1)
+        for group in groups:
+            room = self._less(room, group)
+            if piece and min(room) < 0:
+                yield piece
+                piece, room = [], self._less(self._room(1), group)
+            piece.extend(group)
+        if piece:
+            yield piece
+
+    def _room(self, share: float) -> list[float]:
+        return [math.inf if limit is None else limit() * share for limit in self._limits]
+
+    def _less(self, room: Sequence[float], group: Group) -> list[float]:
+        return [room[0] - len(group), room[1] - (sum(map(self._count, group)) if self._limits[1] else 0)]
