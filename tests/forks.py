@@ -13,6 +13,7 @@ import functools
 import gc
 import importlib
 import os
+import runpy
 import select
 import selectors
 import signal
@@ -26,12 +27,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import IO, NoReturn, Self
 
 from tests.house import ROOT
 
+PYTHON = sys.executable
 LAUNCH = str(ROOT / "tests" / "launch.py")
+BACKENDS = ("anyio._backends._asyncio", "anyio._backends._trio")
+JIANMU = ("jianmu.cli.app", "jianmu.stores.postgres", "psycopg", "pydantic.dataclasses", *BACKENDS)
+"""What a program of jianmu needs, a command too."""
+
 MESSAGE = 1 << 20
 SECONDS = 60
 NUMBER = struct.Struct("i")
@@ -87,7 +94,7 @@ class Process:
             if pipe:
                 os.close(file)
         self.stdin, self.stdout, self.stderr = (
-            None if file is None else open(file, mode, encoding="utf-8")  # noqa: SIM115, PTH123  # closed at the end
+            None if file is None else open(file, mode, 1, encoding="utf-8")  # noqa: SIM115, PTH123  # closed at the end
             for file, mode in zip(outside, ("w", "r", "r"), strict=True)
         )
         self.pid = _number(self._line)
@@ -121,9 +128,15 @@ class Process:
             self.wait(0)
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, and nobody else of its group; nothing if it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
     def kill(self) -> None:
-        """Kill it, and nobody else of its group."""
-        os.kill(self.pid, signal.SIGKILL)
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
 
     def communicate(self, given: str = "", timeout: float = SECONDS) -> tuple[str, str]:
         """Give it its input; return what else it says, when it has ended."""
@@ -166,7 +179,7 @@ class Nursery:
     def __init__(self, *modules: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forks")
         self.address = f"{self._folder.name}/line"
-        command = [sys.executable, "-c", "from tests.forks import serve; serve()", self.address, *modules]
+        command = [PYTHON, "-c", "from tests.forks import serve; serve()", self.address, *modules]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, env=quiet())
         assert self._process.stdout is not None
@@ -191,6 +204,18 @@ class Nursery:
 def nursery(*modules: str) -> Nursery:
     """Return the nursery of these modules, always the same."""
     return Nursery(*modules)
+
+
+def started(main: str, *arguments: str, is_told_errors: bool = False) -> Process:
+    """Return a program of jianmu that runs in the folder of the repository; its stderr is a pipe only if it is told."""
+    program = Program(main, [*arguments], str(ROOT), {**os.environ})
+    pipe = subprocess.PIPE
+    return Process(nursery(*JIANMU), program, (pipe, pipe, pipe if is_told_errors else 2))
+
+
+def command(main: str, *modules: str) -> list[str]:
+    """Return the beginning of a command line that has a program run; its arguments may follow."""
+    return [PYTHON, "-I", "-S", LAUNCH, nursery(*modules).address, main]
 
 
 def quiet() -> dict[str, str]:
@@ -251,14 +276,15 @@ class Server:
         said, files, _, _ = socket.recv_fds(line, MESSAGE, 3)
         child = os.fork()
         if not child:
-            line.close()
+            os.setsid()
+            with line:
+                line.sendall(NUMBER.pack(os.getpid()))
             self._leave()
             return Program.unpacked(said), files
         for file in files:
             os.close(file)
         self._children[child] = line
         self._selector.register(line, selectors.EVENT_READ, child)
-        line.sendall(NUMBER.pack(child))
         return None
 
     def _leave(self) -> None:
@@ -298,7 +324,6 @@ class Server:
 
 def become(program: Program, files: list[int]) -> NoReturn:
     """Be a program, and end as it does."""
-    os.setsid()
     for place, file in enumerate(files):
         os.dup2(file, place)
         os.close(file)
@@ -318,6 +343,22 @@ def become(program: Program, files: list[int]) -> NoReturn:
 def _open_files() -> None:
     """Have stdin, stdout and stderr as the interpreter opens them at its start."""
     opened = partial(open, encoding="utf-8", closefd=False)
+    is_told_at_once = os.isatty(1) or "PYTHONUNBUFFERED" in os.environ
     sys.stdin = sys.__stdin__ = opened(0)
-    sys.stdout = sys.__stdout__ = opened(1, "w", buffering=1 if os.isatty(1) else -1)
+    sys.stdout = sys.__stdout__ = opened(1, "w", buffering=1 if is_told_at_once else -1)
     sys.stderr = sys.__stderr__ = opened(2, "w", errors="backslashreplace", buffering=1)
+
+
+def run_text() -> None:
+    """Run the text that is the first argument, as `python -c` does."""
+    text = sys.argv[1]
+    sys.argv[:2] = ["-c"]
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(text, "<string>", "exec"), module.__dict__)
+
+
+def run_file() -> None:
+    """Run the file that is the first argument, as `python` does."""
+    del sys.argv[0]
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.house import ROOT
 from tests.pages import LANGUAGES, OUTPUT, Block, blocks, pages
-from tests.transcripts import PROMPT, replay
+from tests.transcripts import PROMPT, programs, replay
 
 EXAMPLES = ROOT / "docs" / "examples.md"  # whole programs, which tests/test_examples.py runs
 WITH_CODE = [page for page in pages() if page != EXAMPLES and any(block.language == "python" for block in blocks(page))]
@@ -35,6 +35,7 @@ def test_blocks_run_and_print_what_the_page_says(
     """The blocks of a page run one after the other; outputs and sessions at a terminal are what is printed today."""
     module = types.ModuleType("page_" + name_of(page).replace("/", "_").removesuffix(".md").replace("-", "_"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         if block.language == "python":

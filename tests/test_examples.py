@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ import pytest
 
 from tests.house import ROOT, Source, sources
 from tests.pages import OUTPUT, blocks
+from tests.transcripts import programs
 
 PAGE = ROOT / "docs" / "examples.md"
 EXAMPLES = [source.path for source in sources("examples")]
@@ -43,6 +45,7 @@ def test_an_example_prints_what_the_page_says(
 ) -> None:
     """An example's output is the one on its page, on asyncio, and on trio where `main` is async."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))
     main = load(path).main
     if path in ASYNC:
         anyio.run(main, backend=backend)

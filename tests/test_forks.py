@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forks import LAUNCH, Process, Program, nursery
+from tests.forks import Process, Program, command, nursery
 from tests.house import ROOT
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ def born(name: str, *arguments: str, **environment: str) -> Process:
 
 def by_command(name: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Have it run by a command."""
-    line = [sys.executable, "-I", "-S", LAUNCH, nursery().address, f"tests.test_forks:{name}", *arguments]
+    line = [*command(f"tests.test_forks:{name}"), *arguments]
     return subprocess.Popen(line, cwd=HERE, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
@@ -23,6 +20,7 @@ from jianmu.stores.sql import SQLStore
 from tests.anystore import Stores
 from tests.cases.people import SUCCESS, AskInside, Desk, ask, par
 from tests.conftest import FULL
+from tests.forks import started
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
@@ -39,15 +37,7 @@ class Process:
     """A worker, and what it has told."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cases.worker", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+        self.process = started("tests.cases.worker:run", *arguments)
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -135,6 +135,7 @@ async def main(tree: str, effects: str, seconds: str, every: str, place: list[st
             tell(error=type(error).__name__)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Be a worker, as the arguments say."""
     backend, *rest = sys.argv[1:]
     anyio.run(main, *rest[:4], rest[4:], backend=backend)

@@ -18,12 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.forks import Process, Program, nursery
+from tests.forks import JIANMU, Process, Program, nursery
 
 HERE = Path(__file__).parent
 Call = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-m", "jianmu"]
-IMPORTED = ("jianmu.cli.app", "anyio._backends._asyncio", "pydantic.dataclasses")
 SECONDS = 30
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -67,7 +66,7 @@ def _process(
 ) -> Process:
     """Start the command in a process that has imported it."""
     program = Program("jianmu.cli:main", [*arguments], str(cwd), environment(**more), **options)
-    return Process(nursery(*IMPORTED), program, files)
+    return Process(nursery(*JIANMU), program, files)
 
 
 def begun(*arguments: str, folder: Path) -> Process:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import Any, TypeVar
 
 import pytest
@@ -23,7 +24,7 @@ COMBINATIONS = [
     "-".join(parts)
     for parts in itertools.product(("sqlite", "postgres"), ("asyncio", "trio"), ("sync", "async", "exit"))
 ]
-CORES = 2
+CORES = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # else the others are at work already
 Item = TypeVar("Item")
 
 
@@ -44,8 +45,8 @@ class Crashes:
         self._folder = folder
         self._postgres = postgres
         self._numbers = itertools.count()
-        self._free = SimpleQueue[Forge]()
-        self.forges = [Forge(self._made(f"forge{number}")) for number in range(CORES)]
+        self._free = LifoQueue[Forge]()
+        self.forges = [Forge(self._made(f"forge{number}")) for number in range(2)]
         for forge in self.forges:
             self._free.put(forge)
 

@@ -16,6 +16,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
@@ -127,9 +128,12 @@ class Forge:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
+
+    @cached_property
+    def _process(self) -> Popen[bytes]:
         command = [sys.executable, "-c", "from tests.crash.forge import main; main()"]
         environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-        self._process = Popen(command, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE)
+        return Popen(command, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE)
 
     def begin(self, plan: Plan) -> Story:
         """Return the story of a plan of which nothing was lived yet."""
@@ -153,8 +157,9 @@ class Forge:
         return story
 
     def close(self) -> None:
-        """End it."""
-        with self._process as process:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+        """End it, if it was ever wanted."""
+        if "_process" in vars(self):
+            with self._process as process:
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait()

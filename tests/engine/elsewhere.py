@@ -202,6 +202,7 @@ async def work_off(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do it as a program."""
     result = anyio.run(work_off, json.load(sys.stdin), backend=sys.argv[1])
     json.dump(result, sys.stdout)

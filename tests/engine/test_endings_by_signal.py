@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.forks import started
+
 PROGRAM = """
 import sys
 import anyio
@@ -53,8 +51,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("load", [[], ["busy"]])
 def test_ctrl_c_lets_the_cleanup_run(backend: str, load: list[str]) -> None:
     """While the loop sleeps and while it is busy: unwound, cleaned, then KeyboardInterrupt; nothing is left alive."""
-    command = [sys.executable, "-c", PROGRAM, backend, *load]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    with started("tests.forks:run_text", PROGRAM, backend, *load, is_told_errors=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
         program.send_signal(signal.SIGINT)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import anyio
 import pytest
 
 from jianmu.engine import passes
+from tests import forks
 from tests.engine.elsewhere import build, go_on
 from tests.house import ROOT
 
@@ -73,7 +73,7 @@ async def _both(tree: str, backend: str) -> tuple[dict[str, Any], dict[str, Any]
         assert (await agent.run_until_suspend(thread_id="t1")).suspended
         checkpoint = agent.dump_checkpoint()
         job = {"tree": tree, "checkpoint": checkpoint, "answers": ANSWERS[tree], "wrong": WRONG.get(tree, [])}
-        command = [sys.executable, "-m", "tests.engine.elsewhere", backend]
+        command = [*forks.command("tests.engine.elsewhere:main", *forks.JIANMU), backend]
         other = await anyio.run_process(command, input=json.dumps([job]).encode(), cwd=ROOT, stderr=subprocess.STDOUT)
         here = await go_on(agent, job["answers"], job["wrong"])
     return json.loads(json.dumps(here)), json.loads(other.stdout)[0]

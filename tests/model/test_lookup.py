@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
 import pytest
 from anyio import CancelScope
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.ollama import OllamaModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
 from jianmu.errors import MissingExtraError, SetupError
 from jianmu.model import ProviderModel, lookup
@@ -19,14 +17,14 @@ from jianmu.model import ProviderModel, lookup
 @pytest.mark.parametrize(
     ("name", "kind", "address"),
     [
-        ("openai:gpt-5", OpenAIResponsesModel, "https://api.openai.com/v1/"),
-        ("openai-chat:gpt-5", OpenAIChatModel, "https://api.openai.com/v1/"),
-        ("anthropic:claude-haiku-5-5", AnthropicModel, "https://api.anthropic.com"),
-        ("ollama:qwen3:8b", OllamaModel, "http://localhost:11434/v1/"),
-        ("openai_compatible:http://localhost:1/v1#org/small", OpenAIChatModel, "http://localhost:1/v1/"),
+        ("openai:gpt-5", "openai:OpenAIResponsesModel", "https://api.openai.com/v1/"),
+        ("openai-chat:gpt-5", "openai:OpenAIChatModel", "https://api.openai.com/v1/"),
+        ("anthropic:claude-haiku-5-5", "anthropic:AnthropicModel", "https://api.anthropic.com"),
+        ("ollama:qwen3:8b", "ollama:OllamaModel", "http://localhost:11434/v1/"),
+        ("openai_compatible:http://localhost:1/v1#org/small", "openai:OpenAIChatModel", "http://localhost:1/v1/"),
     ],
 )
-async def test_a_name_finds_its_model(name: str, kind: type, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_finds_its_model(name: str, kind: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider has its own model class, address and name; nothing is asked of it yet."""
     for variable in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
@@ -34,7 +32,7 @@ async def test_a_name_finds_its_model(name: str, kind: type, address: str, monke
     assert isinstance(model, ProviderModel)
     assert model.name == name
     found = await model.use()
-    assert type(found) is kind
+    assert type(found) is pkgutil.resolve_name(f"pydantic_ai.models.{kind}")
     assert found.model_name == name.partition("#")[2] or name.partition(":")[2]
     assert found.base_url == address
     await model.close()

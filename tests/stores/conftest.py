@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +12,11 @@ import pytest
 
 from jianmu.stores import MemoryStore, PostgresStore, SQLiteStore
 from jianmu.stores.base import Store
+from tests import forks
+from tests.forks import Process
 from tests.postgres import Server
 
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Process]
 
 
 @pytest.fixture
@@ -43,21 +42,11 @@ async def store(
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start a program in a process of its own, which talks by lines; what still runs after the test is killed."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[Process] = []
 
-    def run(program: str, *arguments: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
+    def run(program: str, *arguments: object) -> Process:
+        started.append(forks.started("tests.forks:run_text", program, *map(str, arguments)))
+        return started[-1]
 
     yield run
     for process in started:

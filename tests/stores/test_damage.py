@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,9 +16,10 @@ from jianmu.engine.checkpoint import Checkpointer, Row, Sought
 from jianmu.errors import CorruptRecordError, JianmuError, SchemaVersionError, StoreError
 from jianmu.stores import SQLiteStore, tables
 from jianmu.testing.store_scene import NOON, answer, begin, picture, question, story, take
+from tests.forks import Process
 
 pytestmark = pytest.mark.anyio
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Process]
 
 
 def put(place: Path, content: bytes, wal: bytes | None = None) -> None:

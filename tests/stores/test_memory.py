@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from jianmu.engine.checkpoint import Row
 from jianmu.errors import StoreError
 from jianmu.stores import MemoryStore
 from jianmu.testing.store_scene import NOON, begin, picture, story, take
+from tests.forks import Process
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_a_cancelled_task_begins_nothing() -> None:
     assert thread.number == 1
 
 
-async def test_a_forked_child_has_a_copy(start: Callable[..., subprocess.Popen[str]]) -> None:
+async def test_a_forked_child_has_a_copy(start: Callable[..., Process]) -> None:
     """What a child does with a store in memory is its own affair, also if a thread was writing at that moment."""
     program = """
 import os, threading, anyio

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,9 +21,10 @@ from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import SQLiteStore, sqlite
 from jianmu.stores.tables import Mode, Say
 from jianmu.testing.store_scene import NOON, answer, begin, story, take
+from tests.forks import Process
 
 pytestmark = pytest.mark.anyio
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Process]
 
 PROGRAM = """
 import os, sys, anyio
@@ -41,18 +41,18 @@ def tell(text):
 """
 
 
-async def heard(process: subprocess.Popen[str]) -> str:
+async def heard(process: Process) -> str:
     """Return the next line of a process."""
     assert process.stdout is not None
     return (await to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)).strip()
 
 
-async def ended(process: subprocess.Popen[str]) -> int:
+async def ended(process: Process) -> int:
     """Return the exit code of a process."""
     return await to_thread.run_sync(process.wait, abandon_on_cancel=True)
 
 
-def said(process: subprocess.Popen[str]) -> None:
+def said(process: Process) -> None:
     """Let a process that has told something go on."""
     assert process.stdin is not None
     process.stdin.write("go on\n")

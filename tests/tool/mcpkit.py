@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import Process, SocketStream
 
 from jianmu.tool import MCPToolbox, ToolCall, ToolResult, mcp_http, mcp_stdio
-from tests.forks import LAUNCH, nursery
+from tests import forks
 
 PROGRAM = str(Path(__file__).with_name("mcpserver.py"))
 IMPORTED = ("tests.tool.mcpserver", "uvicorn.lifespan.off", "uvicorn.protocols.http.auto", "anyio._backends._asyncio")
@@ -87,9 +87,8 @@ async def phone() -> AsyncGenerator[Phone]:
 
 def command(*arguments: str, is_forked: bool = True) -> list[str]:
     """Return the command line of a server: as it is, or of one that is forked from a process that has imported it."""
-    if not is_forked:
-        return [sys.executable, PROGRAM, *arguments]
-    return [sys.executable, "-I", "-S", LAUNCH, nursery(*IMPORTED).address, "tests.tool.mcpserver:main", *arguments]
+    begin = forks.command("tests.tool.mcpserver:main", *IMPORTED) if is_forked else [sys.executable, PROGRAM]
+    return [*begin, *arguments]
 
 
 def stdio(line: Phone, name: str = "server", greeting: str = "", *, is_forked: bool = True, **more: Any) -> MCPToolbox:
