@@ -82,17 +82,20 @@ def _after_person(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def _older(files: ThreadFiles) -> Iterator[Entry]:
-    """Yield the files in the uploads, as many as are looked at."""
+def _older(files: ThreadFiles) -> list[Entry]:
+    """Return the files in the uploads, of as many entries as are looked at."""
     if not os.path.isdir(files.folder):  # noqa: PTH112  # a text
-        return
+        return []
     try:
         with closing(cast("Any", files.walk(UPLOADS, _DEPTH))) as entries:
-            for entry in itertools.islice(entries, _LOOKED_AT):
-                if entry.kind == "file" and not _BEING_WRITTEN.fullmatch(entry.path.rpartition("/")[2]):
-                    yield entry
+            looked_at: list[Entry] = [*itertools.islice(entries, _LOOKED_AT)]
     except ValueError:
-        return  # it cannot be looked into: the model is told of the current files
+        return []  # it cannot be looked into: the model is told of the current files
+    return [one for one in looked_at if one.kind == "file" and not _BEING_WRITTEN.fullmatch(_name(one))]
+
+
+def _name(entry: Entry) -> str:
+    return entry.path.rpartition("/")[2]
 
 
 def _line(path: str, size: int) -> str:
