@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from jianmu.agent import Agent
 from jianmu.engine.context import NodeContext
 from jianmu.model.base import ChatModel
-from jianmu.nodes import AgentLLMNode, Finally, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector
+from jianmu.nodes import Finally, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector
 from jianmu.nodes.base import Number
 from jianmu.nodes.llm import Tools
 from jianmu.thread.assistantoptions import AgentOptions, ThreadOptions, check_options
@@ -45,8 +45,7 @@ def thread_agent(
     check_options({"tools": tools, **options})
     parts = Parts(options)
     act, box = parts.acting(tools)
-    think = AgentLLMNode("think", model=model, tools=box, system=parts.prompt(), settings=options.get("settings"))
-    loop = parts.shown(_rounds([think, *parts.guards()], act, parts.max_rounds))
+    loop = parts.shown(_rounds([parts.thinking(model, box), *parts.guards()], act, parts.max_rounds))
     run = _in_order("run", [*parts.opening(), loop, HasFinalAnswer("has answer"), *parts.closing()])
     given = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
     return Agent(_kept(run, parts), state_schema, **cast("dict[str, Any]", given))

@@ -70,6 +70,9 @@ class ThreadOptions(AgentOptions, total=False):
         eager: whether the sandbox is opened at the start of each run, and not when a tool needs it.
         uploads: whether it is told of the files that people send, as by default; see `save_upload`.
         present: whether it can show files to people, as by default.
+        compact: whether requests have what is old of a conversation in short, said by its own model, as by default; or
+            the model that does so.
+        context_tokens: from how many tokens of conversation on, 60,000 by default.
         vision: whether it can look at images, which takes a model that can; it does not by default.
         output_chars: how many characters of a result it is shown, 12,000 by default; the whole is in a file that it
             can read. None: a result is cut where its tool says.
@@ -93,6 +96,8 @@ class ThreadOptions(AgentOptions, total=False):
     eager: bool
     uploads: bool
     present: bool
+    compact: bool | ChatModel | str
+    context_tokens: Number
     vision: bool
     output_chars: Number | None
     loop_guard: bool
@@ -112,6 +117,10 @@ def _is_tools(value: Any) -> bool:  # Any: see above
     return value is None or isinstance(value, Toolbox) or (isinstance(value, Iterable) and not isinstance(value, str))
 
 
+def _is_switch_or_model(value: Any) -> bool:  # Any: see above
+    return isinstance(value, (bool, str)) or callable(getattr(value, "stream", None))
+
+
 _SWITCH: Shape = (_is(bool), "True or False")
 _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
 _SHAPES: dict[str, Shape] = {
@@ -122,7 +131,8 @@ _SHAPES: dict[str, Shape] = {
     "repeatable": (lambda value: not _is(str)(value), 'a list of names: repeatable=["status"]'),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),
-    "title": (lambda value: value in (True, False) or not _is(int, float)(value), 'True, False or a model: title="m"'),
+    "title": (_is_switch_or_model, 'True, False or a model: title="openai:x"'),
+    "compact": (_is_switch_or_model, 'True, False or a model: compact="openai:x"'),
 }
 """What each option takes that is not checked by the part that it is for."""
 

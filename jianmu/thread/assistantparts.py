@@ -9,13 +9,15 @@ from typing import Any  # Any: functions of the user's
 
 from py_trees.behaviour import Behaviour
 
-from jianmu.nodes import Skill
+from jianmu.model.base import ChatModel
+from jianmu.nodes import AgentLLMNode, Skill
 from jianmu.nodes.delegating import acting
 from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt
 from jianmu.prebuilt.react import ActOptions
 from jianmu.thread.assistantoptions import Place, ThreadOptions
 from jianmu.thread.clarify import Clarify
+from jianmu.thread.compact import Compact
 from jianmu.thread.deferred import DeferredTools, tool_search
 from jianmu.thread.images import view_image
 from jianmu.thread.imagesshown import ForgetImages, ShownImages
@@ -36,6 +38,7 @@ from jianmu.tool.toolbox import Toolbox
 
 FOLDERS = ".jianmu/threads"
 MAX_ROUNDS = 50
+TOKENS = 60_000
 TASKS_AT_ONCE, TASKS_PER_RUN = 3, 20
 FILES = (
     "Your files are in /mnt/user-data: work in workspace; what people have sent is in uploads; what you make for them "
@@ -83,12 +86,23 @@ class Parts:
             act = SubagentLimit("tasks", act, at_once=at_once, per_run=given.get("tasks_per_run", TASKS_PER_RUN))
         return act, box
 
-    def prompt(self) -> Prompt:
+    def _prompt(self) -> Prompt:
         """Return the system prompt, with where the files are."""
         given = self._given.get("system")
         if self.folders is None:
             return given
         return (lambda snapshot: _joined(given(snapshot))) if callable(given) else _joined(given)
+
+    def thinking(self, model: ChatModel | str, box: Toolbox) -> Behaviour:
+        """Return what asks the model, with what keeps its requests from growing with the conversation."""
+        think = AgentLLMNode(
+            "think", model=model, tools=box, system=self._prompt(), settings=self._given.get("settings")
+        )
+        compact = self._given.get("compact", True)
+        if compact is False:
+            return think
+        tokens = self._given.get("context_tokens", TOKENS)
+        return Compact("compact", think, model=model if compact is True else compact, tokens=tokens)
 
     def guards(self) -> Iterator[Behaviour]:
         """Yield what looks at each reply."""

@@ -25,7 +25,8 @@ from tests.cases.leaves import FAILURE, SUCCESS, nothing_left
 from tests.thread.turns import asked
 
 pytestmark = pytest.mark.anyio
-BARE: dict[str, Any] = {"folders": None, "plan": False, "title": False, "clarify": False}
+BARE: dict[str, Any] = {"folders": None, "plan": False, "title": False, "clarify": False, "compact": False,
+                        "loop_guard": False}  # fmt: skip
 
 
 def agent(model: ScriptedModel, tools: Any = (), **options: Any) -> Agent[Any]:
@@ -78,6 +79,18 @@ async def test_all_parts_can_be_switched_off() -> None:
     assert ([*model.requests[0].tools], asked(model)) == ([], ["hi"])
     assert kinds(made) & {"ThreadData", "FinishPlan", "PlanReminder", "Title", "SubagentLimit", "OpenSandbox"} == set()
     assert made.state.title is None
+
+
+async def test_a_long_conversation_is_said_in_short() -> None:
+    """By its own model, or by another one; the transcript stays whole."""
+    talk = [human("x" * 400) for _ in range(6)]
+    for is_own in (True, False):
+        small = ScriptedModel(["They said x."])
+        model = ScriptedModel(["They said x.", "hello"] if is_own else ["hello"])
+        made = agent(model, **{**BARE, "compact": is_own or small}, context_tokens=500)
+        await made.run({"messages": talk})
+        assert "They said x." in asked(model)[0]
+        assert (len(made.state.messages), len(model.requests)) == (7, 1 + is_own)
 
 
 async def test_an_early_answer_is_sent_back(tmp_path: Path) -> None:
@@ -167,7 +180,7 @@ async def test_a_schema_of_ones_own_derives_from_that_of_threads() -> None:
             r"sandbox='docker': it takes True, False, or sandboxes of your own: sandbox=local_",
         ),
         ({"folders": 3}, 'folders=3: it takes a folder or None: folders="./threads"'),
-        ({"title": 3}, 'title=3: it takes True, False or a model: title="m"'),
+        ({"title": 3}, 'title=3: it takes True, False or a model: title="openai:x"'),
         (
             {"eager": True, "sandbox": False},
             r"agent\(eager=True\) has no sandbox to open: give sandbox=True as well",
