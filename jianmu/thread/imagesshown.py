@@ -9,7 +9,9 @@ from typing import Any, ClassVar  # Any: snapshots
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
+from jianmu.engine.control import Steps
 from jianmu.engine.node import Node
+from jianmu.errors import BadRequestError
 from jianmu.message import human
 from jianmu.model.base import ModelRequest
 from jianmu.nodes.llm import AgentLLMNode
@@ -29,8 +31,9 @@ class ShownImages(Part, RequestProjection):
     """Put the images that the model has asked to see into the request: their bytes are nowhere else.
 
     They are a message at its end. A file that is gone, or is no longer what was asked for, is told as a text, and so
-    are images for which there is no room. Reads `viewed_images` and the folder of the thread. Inside of a ForgetImages'
-    tree an image is in the requests up to the first one that succeeds.
+    are images for which there is no room. Reads `viewed_images` and the folder of the thread. With a ForgetImages after
+    the model an image is in the requests up to the first one that succeeds. A request that is raised as one that no
+    provider takes (BadRequestError) may be so for its images: they are forgotten, or no later one would be taken.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -43,12 +46,27 @@ class ShownImages(Part, RequestProjection):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("viewed_images",)
+    writes: ClassVar[tuple[str, ...]] = ("viewed_images",)
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
 
     def __init__(self, name: str, child: Behaviour, *, folders: ThreadFolders) -> None:
         super().__init__(name, child)
         self.folders = checked_folders(f'ShownImages("{name}", child, ', folders)
         self.shown: Mapping[str, ViewedImage] = {}
+
+    def steps(self) -> Steps:
+        """Tick the child; forget the images of a request that cannot be taken."""
+        try:
+            return (yield from super().steps())
+        except BadRequestError:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Forget what the last request had, as far as it has not come anew since."""
+        shown, self.shown = self.shown, {}
+        if shown:
+            self.transform_field("viewed_images", lambda held: _without(held, shown))
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the images at its end."""
@@ -65,6 +83,10 @@ class ShownImages(Part, RequestProjection):
                 parts.append(ImageBytes(path=path, mime_type=image_type(data), data=data))
         shown = human(parts, id=f"viewed_images:{self.context.path}", metadata=ADDED)
         return replace(request, messages=[*request.messages, shown])
+
+
+def _without(held: Mapping[str, ViewedImage], shown: Mapping[str, ViewedImage]) -> dict[str, ViewedImage]:
+    return {path: image for path, image in held.items() if shown.get(path) != image}
 
 
 def _bytes_of(files: ThreadFiles, image: ViewedImage, room: int) -> tuple[bytes, str]:
@@ -97,13 +119,6 @@ class ForgetImages(Part, Node):
     def update(self) -> Status:
         """Forget them."""
         for source in nodes_around(self):
-            if isinstance(source, ShownImages) and source.shown:
-                self._forget(source.shown)
-                source.shown = {}
+            if isinstance(source, ShownImages):
+                source.forget()
         return Status.SUCCESS
-
-    def _forget(self, shown: Mapping[str, ViewedImage]) -> None:
-        def without(held: Mapping[str, ViewedImage]) -> dict[str, ViewedImage]:
-            return {path: image for path, image in held.items() if shown.get(path) != image}
-
-        self.transform_field("viewed_images", without)

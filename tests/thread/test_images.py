@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from jianmu.agent import Agent
 from jianmu.engine.state import Clear, StateManager
-from jianmu.errors import ModelUnavailableError, SetupError
+from jianmu.errors import BadRequestError, ModelUnavailableError, SetupError
 from jianmu.message import Message, ai, human
 from jianmu.model import ModelRequest, ScriptedModel
 from jianmu.model.translate import wire_messages
@@ -249,6 +249,20 @@ async def test_a_request_that_fails_forgets_nothing(tmp_path: Path) -> None:
         assert await run(made, human("again")) is SUCCESS
     assert [len(images(one)) for one in model.requests] == [1, 1]
     assert made.state.viewed_images == {}
+
+
+async def test_an_image_that_no_provider_takes_is_not_sent_for_ever(tmp_path: Path) -> None:
+    """The run ends with the provider's error; the thread can go on, also by `recover`, without that image."""
+    scene = Scene(tmp_path, a=PNG + b"cut off")
+    async with SQLiteStore(tmp_path / "t.db") as store:
+        with ScriptedModel([BadRequestError("no image", model="m"), "fine", "and fine"]) as model:
+            made = thread(rounds(scene.looking(model), tools=[view_image(scene.folders)]), store=store)
+            with pytest.raises(BadRequestError):
+                await run(made, human("look"), viewed_images=scene.refer("a"))
+            assert (await store.show("t")).fields["viewed_images"] == {}
+            assert (await made.recover("t")).status is SUCCESS
+            assert await run(made, human("again")) is SUCCESS
+    assert [len(images(one)) for one in model.requests] == [1, 0, 0]
 
 
 async def test_only_what_the_last_request_had_is_forgotten(tmp_path: Path) -> None:
