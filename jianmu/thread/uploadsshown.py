@@ -56,7 +56,7 @@ class ShownUploads(Part, RequestProjection):
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the block of files."""
-        messages = [_with_names(message) for message in request.messages]
+        messages = [one if isinstance(one.content, str) else _with_names(one) for one in request.messages]
         lines = [*self._lines(snapshot.uploaded_files)]
         if lines:
             messages.insert(_after_person(messages), note(f"uploaded_files:{self.context.path}", "\n".join(lines)))
