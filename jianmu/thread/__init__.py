@@ -30,6 +30,7 @@ from jianmu.thread.sandbox import Ran, Sandbox, SandboxLimits
 from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
 from jianmu.thread.sandboxlocal import LocalSandbox
 from jianmu.thread.sandboxtools import sandbox_tools
+from jianmu.thread.skillsread import RememberSkills
 from jianmu.thread.state import (
     ArtifactsState,
     DelegationsState,
@@ -78,6 +79,7 @@ __all__ = [
     "Promoted",
     "PromotedState",
     "Ran",
+    "RememberSkills",
     "RepeatsState",
     "RepliesState",
     "Sandbox",

@@ -27,6 +27,7 @@ from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.presented import present_files
 from jianmu.thread.sandboxes import OpenSandbox, Sandboxes, local_sandboxes
 from jianmu.thread.sandboxtools import sandbox_tools
+from jianmu.thread.skillsread import RememberSkills
 from jianmu.thread.task import Task
 from jianmu.thread.tasklimit import SubagentLimit
 from jianmu.thread.titlenode import Title
@@ -119,6 +120,8 @@ class Parts:
             loop = ShownImages("images", loop, folders=self.folders)
         if self._given.get("loop_guard", True):
             loop = LoopGuard("loop guard", loop, exempt=self._given.get("repeatable", ()))
+        if self._given.get("skills"):
+            loop = RememberSkills("skills", loop)
         if self._deferred is not None:
             loop = DeferredTools("deferred", loop, tools=self._deferred)
         return PlanReminder("remind", loop) if self.has_plan else loop
