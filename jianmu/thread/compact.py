@@ -71,7 +71,7 @@ class Compact(Part, RequestProjection):
         summary = Summary("summary", model=Nobody() if model is None else model, settings=settings)
         due = WhenDue("when due", summary, is_due=self._is_due)
         super().__init__(name, InOrder("in order", memory=True, children=[due, child]))
-        self._has_model = model is not None
+        self._has_model, self._count = model is not None, 0
         limits = {"messages": messages, "tokens": tokens}
         most = [None if one is None else Option(self, word, one, whole(1)) for word, one in limits.items()]
         if count is not None:
@@ -84,16 +84,20 @@ class Compact(Part, RequestProjection):
         state = self.read_state()
         if not self._has_model or state.repeats.get(FAILED, 0) >= MOST_FAILED:
             return False
-        count, _ = summarised(state.messages, state.summary_text, state.summary_upto)
-        return self._spans.is_over(state.messages, count)
+        return self._summarised(state)[2]
+
+    def _summarised(self, state: Any) -> tuple[int, str | None, bool]:
+        """Return how many messages the summary holds, the summary, and whether there is too much after it."""
+        self._count, text = summarised(state.messages, state.summary_text, state.summary_upto, self._count)
+        return self._count, text, self._spans.is_over(state.messages, self._count)
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the summary in the place of what it holds, cut where that is not enough."""
-        count, text = summarised(snapshot.messages, snapshot.summary_text, snapshot.summary_upto)
-        is_over = self._spans.is_over(snapshot.messages, count)
+        count, text, is_over = self._summarised(snapshot)
         if not text and not is_over:
             return request
-        place = (place_after(request.messages, snapshot.summary_upto) or 0) if count else 0
+        guess = count + len(request.messages) - len(snapshot.messages)  # others add before it what they add
+        place = (place_after(request.messages, snapshot.summary_upto, guess) or 0) if count else 0
         newest = next((one for one in reversed(request.messages) if one.role == "human" and not is_added(one)), None)
         stays = [one for one in request.messages[:place] if _is_fixed(one) or one is newest]
         rest = [*request.messages[place:]]
