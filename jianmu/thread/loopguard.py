@@ -82,13 +82,13 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
     def initialise(self) -> None:
         """Begin without a refused call that the model has gone on with; what it has called in this run stays."""
         super().initialise()
-        if self._gone_on(self.read_state().repeats):
-            self.write_state({"repeats": {self._key: -self._gone_on(self.read_state().repeats)}})
+        if count := self._gone_on(self._repeats):
+            self.write_state({"repeats": {self._key: -count}})
 
     def steps(self) -> Steps:
         """Tick the child; end if the model goes on though it was told to answer."""
         yield self.decorated
-        if self.decorated.status is Status.RUNNING and self._gone_on(self.read_state().repeats) > 1:
+        if self.decorated.status is Status.RUNNING and self._gone_on(self._repeats) > 1:
             self.halt(self.decorated)
             self.feedback_message = _ENDED
             return Status.FAILURE
@@ -96,7 +96,7 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
 
     def on_calls(self, calls: Sequence[ToolCall]) -> None:
         """Count the calls of a reply, and whether it goes on with what was refused."""
-        before, counts = self.read_state().repeats, Counter(map(key_of, self._counted(calls)))
+        before, counts = self._repeats, Counter(map(key_of, self._counted(calls)))
         goes_on = self._gone_on(before) > 0 or any(before.get(key, 0) >= self._stop for key in counts)
         if counts or goes_on:
             self.write_state({"repeats": {**counts, **({self._key: 1} if goes_on else {})}})
@@ -133,6 +133,10 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
 
     def _counted(self, calls: Collection[ToolCall]) -> list[ToolCall]:
         return [call for call in calls if call.name not in self._exempt]
+
+    @property
+    def _repeats(self) -> Mapping[str, int]:
+        return self.context.manager.read("repeats") or {}
 
     @property
     def _key(self) -> str:
