@@ -59,7 +59,7 @@ class OutputBudget(Part, CallDecorator):
     Args:
         name: the node's name.
         child: what carries out calls.
-        folders: where the folders of threads are.
+        folders: where the folders of threads are; what reads the files has to see the same.
         chars: how many characters of a result the model is shown, or a function of the snapshot.
         exempt: tools whose results stay as they are, beside the reader; by default those that show the model what it
             has asked to read.
@@ -116,7 +116,7 @@ class OutputBudget(Part, CallDecorator):
 
 def _saved(files: ThreadFiles, path: str, text: str) -> str:
     """Write a text to files, and return what the model is told of them."""
-    kept = _readable(text[:LARGEST]).encode("utf-8", "replace")
+    kept = _readable(text[:LARGEST].replace("\0", "\N{REPLACEMENT CHARACTER}")).encode("utf-8", "replace")
     pieces = [*_pieces(kept)]
     names = [f"{path}.txt"] if len(pieces) == 1 else [f"{path}.{number}.txt" for number in range(1, len(pieces) + 1)]
     try:

@@ -152,6 +152,14 @@ async def test_what_is_too_large_for_any_file_is_cut_there_too(tmp_path: Path, m
     assert "the first 5000 are in /mnt/user-data/outputs/.results/work-" in made.told[0][1]
 
 
+async def test_what_is_no_text_is_one_in_the_file(tmp_path: Path) -> None:
+    """A file with a NUL could not be read back: another sign stands for it; half characters too."""
+    made = scene(tmp_path, tools=[giving("a\0b\ud800c" * 900)])
+    await made.run(thread_id="t")
+    ((name, data),) = kept(tmp_path).items()
+    assert files.text_of(data, name).replace("\n", "") == "a\ufffdb\ufffdc" * 900
+
+
 async def test_json_is_laid_out_in_lines(tmp_path: Path) -> None:
     """A list in one long line can be read from line to line; what only looks like JSON is broken as it is."""
     value = [{"name": f"n{number}", "text": "é" * 9} for number in range(200)]
