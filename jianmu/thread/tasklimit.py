@@ -64,9 +64,9 @@ class SubagentLimit(Part, CallDecorator):
         if before < min(left, free):
             return None
         if left <= free:
-            return f"'{call.name}' was not called: a run may give {per_run} tasks to subagents. Go on without it."
+            return f"'{call.name}' was not called: a run may give {_tasks(per_run)} to subagents. Go on without it."
         return (
-            f"'{call.name}' was not called: {at_once} tasks may be given at a time. Wait for the results of the "
+            f"'{call.name}' was not called: {_tasks(at_once)} may be given at a time. Wait for the results of the "
             "others, then call it again if that is still needed."
         )
 
@@ -74,3 +74,7 @@ class SubagentLimit(Part, CallDecorator):
         """Return the names of the tasks that can be called below."""
         boxes = (node.tools for node in descend(self) if isinstance(node, ToolExecutor))
         return {tool.name for box in boxes for tool in box.tools if isinstance(tool, Task)}
+
+
+def _tasks(number: int) -> str:
+    return "1 task" if number == 1 else f"{number} tasks"

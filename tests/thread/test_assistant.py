@@ -144,7 +144,7 @@ async def test_tasks_are_limited() -> None:
     made = agent(model, [task("task", lambda: react("sub", model=inner), copies=1)], tasks_at_once=1, **BARE)
     await made.run({"messages": [human("hi")]})
     assert [one.id for one in made.state.delegations] == ["a"]
-    assert "1 tasks may be given at a time" in made.state.messages[-2].text
+    assert "1 task may be given at a time" in made.state.messages[-2].text
 
 
 async def test_a_run_that_fails_has_a_title() -> None:

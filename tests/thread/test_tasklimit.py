@@ -128,7 +128,7 @@ async def test_what_was_refused_stays_refused_over_a_restart(tmp_path: Path) -> 
     async with SQLiteStore(path) as store:
         made = thread(limited(ScriptedModel(["done"]), asks, at_once=1), store=store)
         assert (await made.resume("A", thread_id="t")).status is SUCCESS
-    assert told(made) == ["A", f"'task' was not called: 1 tasks may be given at a time. {LATER}"]
+    assert told(made) == ["A", f"'task' was not called: 1 task may be given at a time. {LATER}"]
 
 
 async def test_the_limits_may_follow_the_state() -> None:
