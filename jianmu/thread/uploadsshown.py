@@ -109,7 +109,7 @@ def _told(path: str) -> str:
 
 def _with_names(message: Message) -> Message:
     """Return a message in which files of the thread have become their names."""
-    if isinstance(message.content, str) or message.role != "human":
+    if isinstance(message.content, str) or message.role != "human" or is_added(message):
         return message
     content = tuple(_named_part(part) for part in message.content)
     return message if content == message.content else message.model_copy(update={"content": content})
