@@ -146,14 +146,13 @@ def check_options(given: Mapping[str, Any]) -> None:
     anything: Shape = ((lambda _: True), "anything")
     check({**dict.fromkeys(ThreadOptions.__annotations__, anything), **OPTIONS, **_SHAPES}, given)
     folders, sandbox = given.get("folders", ""), given.get("sandbox", True)
-    alone = ""
-    if given.get("eager") and sandbox is False:
-        alone = "eager=True) has no sandbox to open: give sandbox=True"
-    elif given.get("eager") and folders is None:
-        alone = 'eager=True) has no sandbox to open: give folders="./threads"'
-    elif isinstance(sandbox, Sandboxes) and folders is None:
-        alone = 'sandbox=Sandboxes(...)) works in no folders: give folders="./threads"'
-    elif given.get("vision") and folders is None:
-        alone = 'vision=True) has no images to look at: give folders="./threads"'
-    if alone:
-        raise SetupError(f"thread_agent({alone} as well")
+    here = 'give folders="./threads"'
+    alone = (
+        (given.get("eager") and sandbox is False, "eager=True) has no sandbox to open: give sandbox=True"),
+        (given.get("eager") and folders is None, f"eager=True) has no sandbox to open: {here}"),
+        (isinstance(sandbox, Sandboxes) and folders is None, f"sandbox=Sandboxes(...)) works in no folders: {here}"),
+        (given.get("vision") and folders is None, f"vision=True) has no images to look at: {here}"),
+    )
+    for is_alone, what in alone:
+        if is_alone:
+            raise SetupError(f"thread_agent({what} as well")

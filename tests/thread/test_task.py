@@ -228,3 +228,17 @@ async def test_a_task_is_a_delegate() -> None:
     """What the model is told is the docstring of its arguments, or a description."""
     assert isinstance(task("task", works()), Task)
     assert task("task", works(), description="Looks things up.").description == "Looks things up."
+
+
+async def test_tasks_of_a_run_that_was_given_up_are_cancelled(tmp_path: Path) -> None:
+    """Its program is gone; a new message comes in another one: what was running and waiting is not left so."""
+
+    def scene(store: SQLiteStore) -> Scene:
+        return Scene(tmp_path, call("a"), call("b"), tools=[task("task", asks, copies=1)], store=store)
+
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        await scene(store).run(thread_id="t1")
+        two = scene(store)
+        given = {"messages": [ai("", tool_calls=[], id="new")]}
+        await two.agent.run(given, thread_id="t1", on_new_input="withdraw")
+        assert two.ledger == [("a", "cancelled", None), ("b", "cancelled", None)]
