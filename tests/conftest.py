@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,12 +12,16 @@ from tests.postgres import postgres, schema  # noqa: F401  # fixtures for all
 
 FULL = os.environ.get("JIANMU_FULL") == "1"
 HAS_MODEL = "JIANMU_MODEL" in os.environ
+if not FULL:  # servers are on loopback and speak no TLS: certificates need not be read for each client
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # No deadline: a loaded machine makes one example slow, and a law holds or not, whatever the time.
 # Under CI the examples are always the same: new ones are searched for where somebody can look at what was found.
 settings.register_profile(
     "jianmu",
     deadline=None,
+    max_examples=100 if FULL else 40,
     derandomize=bool(os.environ.get("CI")),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

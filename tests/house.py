@@ -48,9 +48,14 @@ class Source:
         """How many lines the file has."""
         return len(self.text.splitlines())
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All parts of the tree."""
+        return list(ast.walk(self.tree))
+
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Return all functions and methods, nested ones too."""
-        return [node for node in ast.walk(self.tree) if isinstance(node, FUNCTIONS)]
+        return [node for node in self.nodes if isinstance(node, FUNCTIONS)]
 
     def at(self, node: ast.stmt) -> str:
         """Return where a definition stands, for a message."""
@@ -82,7 +87,7 @@ def import_graph(files: list[Source]) -> dict[str, set[str]]:
     modules = {file.module for file in files}
     graph: dict[str, set[str]] = {}
     for file in files:
-        names = [name for node in ast.walk(file.tree) for name in imported(node)]
+        names = [name for node in file.nodes for name in imported(node)]
         graph[file.module] = {nearest(name, modules) for name in names} - {"", file.module}
     return graph
 
@@ -116,7 +121,7 @@ def lazy_imports(file: Source) -> Iterator[tuple[ast.stmt, str]]:
 
 def silent(file: Source) -> Iterator[str]:
     """Yield the places that silence a tool without giving a reason after it."""
-    for number, comment in file.comments():
+    for number, comment in file.comments() if SILENCERS.search(file.text) else ():
         found = SILENCERS.search(comment)
         if found and not comment[found.end() :].strip("# "):
             yield f"{file.where}:{number} {comment}"

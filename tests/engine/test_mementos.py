@@ -52,7 +52,7 @@ def moved(world: World, root: Behaviour, spec: Any) -> tuple[World, Behaviour]:
 
 
 @given(trees(own=False), st.integers(0, 8), st.none() | st.integers(0, 20))
-@settings(max_examples=12_000 if FULL else 750)
+@settings(max_examples=12_000 if FULL else 300)
 def test_a_loaded_tree_goes_on_as_the_original(spec: Any, ticks: int, halted: int | None) -> None:
     """A position dumped at any tick and loaded into fresh nodes goes on exactly as the original does."""
     world = World("live")

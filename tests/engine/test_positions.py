@@ -74,7 +74,7 @@ def edit(rng: Random, root: Behaviour) -> None:
 
 
 @given(trees(own=True), st.lists(st.sampled_from("tttthe."), max_size=12), st.integers(0, 2**32))
-@settings(max_examples=6_000 if FULL else 400)
+@settings(max_examples=6_000 if FULL else 200)
 def test_changes_come_to_the_position_at_every_cut(spec: Any, deeds: list[str], seed: int) -> None:
     """Folding all changes gives the whole position, whatever was ticked, halted and edited; a cut may do without."""
     world, rng = World("live"), Random(seed)
@@ -98,7 +98,7 @@ def test_changes_come_to_the_position_at_every_cut(spec: Any, deeds: list[str], 
 
 
 @given(TREES, st.integers(1, 10), st.sampled_from([0.5, 1.0]))
-@settings(max_examples=1_000 if FULL else 100)
+@settings(max_examples=1_000 if FULL else 60)
 def test_changes_of_jianmus_nodes_come_to_the_position_at_every_cut(
     make: Callable[[], Behaviour], ticks: int, step: float
 ) -> None:

@@ -155,7 +155,7 @@ async def drive(root: Behaviour, clock: VirtualClock, writes: list[float], end: 
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@settings(max_examples=2_000 if FULL else 60)
+@settings(max_examples=2_000 if FULL else 40)
 @given(
     root=trees(), writes=st.lists(TENTHS, max_size=6), end=st.none() | TENTHS, how=st.sampled_from(["cancel", "halt"])
 )

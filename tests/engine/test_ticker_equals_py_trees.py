@@ -17,7 +17,7 @@ from tests.conftest import FULL
 from tests.engine.forest import BoomError, World, picture, trees
 
 TICKS = 12
-EXAMPLES = 12_000 if FULL else 750  # some are drawn twice
+EXAMPLES = 12_000 if FULL else 300  # some are drawn twice
 
 actions = st.lists(
     st.tuples(st.integers(0, TICKS - 1), st.sampled_from(("stop", "remove", "replace", "insert")), st.integers(0, 30)),

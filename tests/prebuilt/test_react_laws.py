@@ -209,7 +209,7 @@ async def live(replies: list[list[str]], steps: list[tuple[Any, ...]], kind: typ
 def test_requests_are_paired_on_asyncio() -> None:
     """Each request that leaves has one result next to each call, whatever has been; and the agent can go on."""
 
-    @settings(max_examples=400 if FULL else 60)
+    @settings(max_examples=400 if FULL else 30)
     @given(REPLIES, st.lists(STEP, max_size=8))
     def law(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
         anyio.run(live, replies, steps)
@@ -220,7 +220,7 @@ def test_requests_are_paired_on_asyncio() -> None:
 def test_requests_are_paired_on_trio() -> None:
     """The same on trio."""
 
-    @settings(max_examples=400 if FULL else 30)
+    @settings(max_examples=400 if FULL else 15)
     @given(REPLIES, st.lists(STEP, max_size=8))
     def law(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
         anyio.run(live, replies, steps, backend="trio")
@@ -228,7 +228,7 @@ def test_requests_are_paired_on_trio() -> None:
     law()
 
 
-@settings(max_examples=400 if FULL else 40)
+@settings(max_examples=400 if FULL else 20)
 @given(REPLIES, st.lists(STEP, max_size=8))
 def test_conversations_in_a_store_are_paired(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
     """With a store the conversation itself has one result next to each call, whatever has been."""
