@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from jianmu.agent import Agent
 from jianmu.engine.state import Clear, StateManager
@@ -24,11 +23,11 @@ from jianmu.nodes import AgentLLMNode, ContextBudget, Repeat, ToolExecutor, acti
 from jianmu.nodes import Sequence as InOrder
 from jianmu.prebuilt import ReActState
 from jianmu.stores import SQLiteStore
-from jianmu.testing import Turn
 from jianmu.thread import ForgetImages, ShownImages, ThreadFolders, ThreadState, ViewedImage, view_image
 from jianmu.thread.images import LARGEST, image_type
 from jianmu.tool.types import ImageBytes
 from tests.cases.leaves import FAILURE, SUCCESS
+from tests.model.server import Answer, said, serving
 from tests.thread.test_state_stored import bytes_in, largest_row
 from tests.thread.turns import call, rounds, run, thread
 
@@ -296,37 +295,36 @@ async def test_what_is_viewed_meanwhile_stays(tmp_path: Path) -> None:
 async def test_t05_an_image_of_1_mb_is_in_the_request_only(tmp_path: Path) -> None:
     """T05: viewed by the tool, 20 passes, cancelled in the model call: no row above 10 kB, no bytes of it stored.
 
-    In another program the request has it again, and then it is forgotten.
+    In another program the request has it again, and then it is forgotten. The provider is a real server.
     """
     data = PNG + random.Random(5).randbytes(1_000_000)
     scene = Scene(tmp_path, **{"a.png": data})
 
-    def build(model: ScriptedModel) -> Any:
+    def build(model: Any) -> Any:
         passes = Repeat("passes", note_pass("note"), times=20)
-        look = scene.looking(model)
-        steps = [ToolExecutor("act", tools=[view_image(scene.folders)]), passes, look]
+        steps = [ToolExecutor("act", tools=[view_image(scene.folders)]), passes, scene.looking(model)]
         return InOrder("main", memory=True, children=steps)
 
-    late = ScriptedModel([Turn("late", delay=3600)])
-    async with SQLiteStore(tmp_path / "t.db") as store:
-        made: Agent[Any] = Agent(build(late), ThreadState, store=store)
-        given = {"messages": [human("look"), ai(tool_calls=[call("1", "view_image", path="a.png")])]}
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                group.start_soon(partial(made.run, given, thread_id="t"))
-                while not late.requests:
-                    await checkpoint()
-                group.cancel_scope.cancel()
-        assert images(late.requests[0]) == [(f"{AT}/a.png", data)]
-        assert made.state.repeats == {"look": 20}
-        assert [*(await store.show("t")).fields["viewed_images"]] == [f"{AT}/a.png"]
-    async with SQLiteStore(tmp_path / "t.db") as store:
-        with ScriptedModel(["fine"]) as model:
-            made = Agent(build(model), ThreadState, store=store)
+    async with serving(Answer(said("a ", "sea"), hold=1), Answer(said("a sea"))) as server:
+        async with SQLiteStore(tmp_path / "t.db") as store:
+            made: Agent[Any] = Agent(build(server.model()), ThreadState, store=store)
+            given = {"messages": [human("look"), ai(tool_calls=[call("1", "view_image", path="a.png")])]}
+            with anyio.fail_after(30):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(partial(made.run, given, thread_id="t"))
+                    await server.holding.wait()
+                    group.cancel_scope.cancel()
+            assert made.state.repeats == {"look": 20}
+            assert [*(await store.show("t")).fields["viewed_images"]] == [f"{AT}/a.png"]
+        async with SQLiteStore(tmp_path / "t.db") as store:
+            made = Agent(build(server.model()), ThreadState, store=store)
             with anyio.fail_after(30):
                 assert (await made.recover("t")).status is SUCCESS
-        assert images(model.requests[0]) == [(f"{AT}/a.png", data)]
-        assert (await store.show("t")).fields["viewed_images"] == {}
+            assert (await store.show("t")).fields["viewed_images"] == {}
+    for sent in server.requests:
+        (link,) = [one["image_url"]["url"] for one in sent["messages"][-1]["content"] if one["type"] == "image_url"]
+        assert link == f"data:image/png;base64,{b64encode(data).decode()}"
+    assert len(server.requests) == 2
     assert largest_row(tmp_path / "t.db") < 10_000
     kept = bytes_in(tmp_path)
     for place in (0, 500_000, len(data) - 30):
