@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jianmu.engine.limits import Limits
 from jianmu.message import human
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
@@ -139,3 +140,30 @@ async def test_a_fork_has_a_sandbox_and_folders_of_its_own(tmp_path: Path) -> No
         assert made.state.thread_data == world.folders.paths("fork")
         assert made.state.sandbox == SandboxRef.of("fork")
         assert "a.txt" not in made.state.messages[-2].text
+
+
+LASTING = ("sandbox", "title", "title_by", "artifacts", "todos", "promoted", "final_answer", "rounds")
+
+
+def lasting(state: Any) -> dict[str, Any]:
+    """Return what two runs have in common that did the same."""
+    talk = [(one.role, one.text, [call.id for call in one.tool_calls]) for one in state.messages]
+    ledger = [(one.id, one.status, one.result_brief) for one in state.delegations]
+    return {**{name: getattr(state, name) for name in LASTING}, "talk": talk, "ledger": ledger}
+
+
+@pytest.mark.parametrize("requests", [*range(1, len(SCRIPT))])
+async def test_a_run_that_is_cut_at_any_request_comes_to_the_same_end(requests: int, tmp_path: Path) -> None:
+    """Cut by a limit after so many requests, gone on with in another program: as if nothing had happened."""
+    plain, cut = World(tmp_path / "plain"), World(tmp_path / "cut")
+    for world in (plain, cut):
+        world.root.mkdir()
+        save_upload(world.folders, "t", "data.csv", b"1,2")
+    done = await whole(plain)
+    first = await whole(cut, SCRIPT[:requests], limits=Limits(requests=requests))
+    assert first.outcome.limit == "requests"
+    options = {"tools": [helper()], "deferred": [search_repos], "vision": True, "eager": True}
+    second = await cut.recovered(SCRIPT[requests:], **options)
+    assert second.outcome.status is SUCCESS
+    assert lasting(second.state) == lasting(done.state)
+    assert dict(second.state.viewed_images) == {}

@@ -64,6 +64,10 @@ class World:
         """Answer the open question in a program of its own, and go on until the end or the next one."""
         return await self._ran(script, tools, options, lambda made: made.resume(answer, thread_id="t"))
 
+    async def recovered(self, script: Sequence[Any], tools: Any = (), **options: Any) -> Program:
+        """Go on with what was cut short, in a program of its own."""
+        return await self._ran(script, tools, options, lambda made: made.recover("t"))
+
     async def _ran(self, script: Sequence[Any], tools: Any, options: Any, work: Callable[[Any], Any]) -> Program:
         async with SQLiteStore(self.path) as store:
             model = ScriptedModel(script)
