@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from jianmu.agent import Agent
@@ -140,6 +142,42 @@ async def test_hostile_items_stay_in_their_lines() -> None:
     (told,) = (await reminded(lambda think: PlanReminder("plan", think), human("go"), todos=todos))[1:]
     assert told.count("\n") == 4
     assert len(told) < 600
+
+
+ITEMS = st.lists(
+    st.fixed_dictionaries(
+        {"content": st.sampled_from("abc"), "status": st.sampled_from(["pending", "in_progress", "completed"])}
+    ),
+    max_size=3,
+)
+SAID = st.lists(
+    st.one_of(
+        st.builds(human, st.just("hello")),
+        st.builds(lambda items: ai(tool_calls=[call("1", "write_todos", todos=items)]), ITEMS),
+        st.builds(
+            lambda given: ai(tool_calls=[call("1", "write_todos", todos=given)]), st.sampled_from([None, 7, [7]])
+        ),
+        st.just(ai(tool_calls=[call("1", "look")])),
+    ),
+    max_size=6,
+)
+
+
+@given(SAID, ITEMS, st.integers(1, 6), st.booleans())
+def test_the_model_can_always_know_its_plan(talk: list[Message], plan: Any, most: int, is_inside: bool) -> None:
+    """Whatever is cut and whoever has written it: the newest call left says how it stands, or the reminder does."""
+    with ScriptedModel(["fine"]) as model:
+        think = AgentLLMNode("think", model=model)
+        tree: Any = PlanReminder("plan", think) if is_inside else think
+        tree = ContextBudget("budget", tree, messages=most)
+        tree = tree if is_inside else PlanReminder("plan", tree)
+        # what somebody says at the end keeps the conversation from ending in an answer
+        Agent(tree, ThreadState).run_sync({"messages": [*talk, human("and?")], "todos": plan})
+    sent = model.requests[0].messages
+    calls = [one.arguments["todos"] for message in sent for one in message.tool_calls if one.name == "write_todos"]
+    left = [f"- [{one['status']}] {one['content']}" for one in plan if one["status"] != "completed"]
+    told = [line for line in sent[-1].text.splitlines() if line.startswith("- [")]
+    assert told == ([] if calls and calls[-1] == plan else left)
 
 
 # FinishPlan
