@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast  # Any: JSON
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Stored
@@ -64,7 +65,7 @@ def point_of(bodies: Iterable[str]) -> Point:
     versions: dict[str, int] = {}
     try:
         for text in bodies:
-            body = json.loads(text)
+            body: Any = from_json(text)
             point.values.update({key: body[key] for key in KEPT if key in body})
             _take_states(point, deltas, body)
             for path, (version, changes) in _changes(body):
@@ -123,6 +124,7 @@ def run_record(stored: Stored, point: Point | None = None, *, schema_version: in
     """
     point = point or stored_point(stored)
     values, states = point.values, dict(point.states)
+    questions = [record_of(row) for row in stored.questions]
     record: dict[str, Any] = {
         "schema_version": values.get("schema"),
         "fingerprint": values.get("fingerprint", ""),
@@ -133,11 +135,11 @@ def run_record(stored: Stored, point: Point | None = None, *, schema_version: in
         "state": states.pop("", None),
         "inner": states,
         "position": _position(stored, point),
-        "questions": {"records": [record_of(row).model_dump(mode="json") for row in stored.questions]},
+        "questions": {"records": [one.model_dump(mode="json") for one in questions]},
         "journal": {"entries": [_loaded(row.body) for row in stored.rows if row.kind == "effect"]},
         "usage": values.get("usage") or {},
     }
-    return made(record, schema_version=schema_version)
+    return made(record, questions, schema_version=schema_version)
 
 
 def _position(stored: Stored, point: Point) -> JsonValue:

@@ -14,7 +14,7 @@ from jianmu.engine.answers import door_of
 from jianmu.engine.interactive import InteractiveNode, declared_answer
 from jianmu.engine.journal import read_entries
 from jianmu.engine.questions import Suspension
-from jianmu.engine.record import Record, read_records
+from jianmu.engine.record import Record
 from jianmu.engine.runrecord import RunRecord
 from jianmu.engine.shapes import is_other_kind, is_same_shape
 from jianmu.engine.spots import GONE, Misfit, Saved, may_build, refuse, rename_position, renamed
@@ -43,7 +43,7 @@ def unfit(root: Behaviour, record: RunRecord, aliases: Mapping[str, str] | None 
     if record.status in AT_REST:
         return []
     names = aliases or {}
-    questions = [one for one in read_records(record.questions) if one.is_live]
+    questions = [one for one in record.records if one.is_live]
     waiting = dict.fromkeys([*(one.origin.path for one in questions), *_unknown(record)])
     found: list[Misfit] = []
     if record.position is not None:
@@ -68,7 +68,7 @@ def check_program(root: Behaviour, record: RunRecord, aliases: Mapping[str, str]
 
 def waiting_in(record: RunRecord) -> set[str]:
     """Return the saved paths of the nodes that have an open question, or an effect of unknown outcome."""
-    return {*(one.origin.path for one in read_records(record.questions) if one.is_live), *_unknown(record)}
+    return {*(one.origin.path for one in record.records if one.is_live), *_unknown(record)}
 
 
 def check_keepable(root: Behaviour) -> None:

@@ -101,6 +101,8 @@ class Record(BaseModel):
     def renamed(self, rename: Callable[[str], str]) -> Record:
         """Return the record at the place that its node has today; a key that was the node's name still is."""
         origin, key = self.origin.renamed(rename), self.question.key
+        if origin == self.origin:
+            return self
         if origin.path != self.origin.path and key == name_in(self.origin.path):
             key = name_in(origin.path)
         return self.model_copy(update={"origin": origin}).with_question(path=origin.path, key=key)
@@ -109,7 +111,8 @@ class Record(BaseModel):
         """Return the record with its question at an end of the table."""
         if status not in ENDS[self.status]:
             raise ValueError(f"a question goes from open to {status}, not from {self.status}")
-        return self.with_question(status=status).model_copy(update=changes)
+        question = self.question.model_copy(update={"status": status})
+        return self.model_copy(update={"question": question, **changes})
 
 
 def ends_at(asked_at: datetime, steps: Sequence[Step]) -> datetime | None:
@@ -120,11 +123,13 @@ def ends_at(asked_at: datetime, steps: Sequence[Step]) -> datetime | None:
 
 
 def read_records(data: object, rename: Callable[[str], str] = str) -> list[Record]:
-    """Return the records of a dump, at the paths that `rename` gives for theirs.
+    """Return the records of a dump, or of one that was read, at the paths that `rename` gives for theirs.
 
     Raises:
         CorruptRecordError: it is no such dump.
     """
+    if isinstance(data, list):
+        return [one.renamed(rename) for one in cast("list[Record]", data)]
     rows = cast("dict[str, object]", data).get("records") if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise CorruptRecordError("the questions of a checkpoint are no list of records")

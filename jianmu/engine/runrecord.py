@@ -10,7 +10,7 @@ from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import check_thread_id
 from jianmu.engine.journal import read_entries
 from jianmu.engine.limits import Usage
-from jianmu.engine.record import read_records, read_rows
+from jianmu.engine.record import Record, read_records, read_rows
 from jianmu.errors import CorruptRecordError, SchemaVersionError
 
 FORMAT = 1
@@ -64,6 +64,21 @@ class RunRecord(BaseModel):
     journal: dict[str, Json] = Field(default_factory=lambda: {"entries": []})
     usage: Usage = Field(default_factory=Usage)
 
+    @property
+    def records(self) -> list[Record]:
+        """Its questions, read once.
+
+        Raises:
+            CorruptRecordError: one of them cannot be read.
+        """
+        of, records = vars(self).get("read", (None, []))
+        return records if of is self.questions else self.keep_read(read_records(self.questions))
+
+    def keep_read(self, records: list[Record]) -> list[Record]:
+        """Spare reading the questions: they are these. A copy with other questions does not have them."""
+        vars(self)["read"] = self.questions, records
+        return records
+
     def dump(self) -> JsonObject:
         """Return the record as JSON."""
         return self.model_dump(mode="json")
@@ -85,18 +100,20 @@ def load(data: object, *, schema_version: int | None = None) -> RunRecord:
     fields = cast("dict[str, object]", data)
     _refuse_newer("checkpoint's form", fields.get("format"), FORMAT)
     record = read_rows("record", RunRecord, [fields])[0]
-    read_records(record.questions)
+    record.keep_read(read_records(record.questions))
     return _checked(record, schema_version)
 
 
-def made(fields: JsonObject, *, schema_version: int | None = None) -> RunRecord:
+def made(fields: JsonObject, questions: list[Record], *, schema_version: int | None = None) -> RunRecord:
     """Return the record that was made of a store's rows: of JSON that was read, and questions that were checked.
 
     Raises:
         SchemaVersionError: it was written with a newer schema.
         CorruptRecordError: the rows do not fit together.
     """
-    return _checked(read_rows("record", RunRecord, [fields], is_json=True)[0], schema_version)
+    record = read_rows("record", RunRecord, [fields], is_json=True)[0]
+    record.keep_read(questions)
+    return _checked(record, schema_version)
 
 
 def _checked(record: RunRecord, schema_version: int | None) -> RunRecord:

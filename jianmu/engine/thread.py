@@ -215,7 +215,7 @@ class Thread(Generic[S]):
         self.start_over(record.thread_id, record.state)
         context.run = context.events.run = record.run
         context.usage = replace(record.usage)
-        context.interaction.load(record.questions, rename)
+        context.interaction.load(record.records, rename)
         context.journal.load(record.journal, rename)
         self.standing, self.error = record.status, record.error
         if record.status in UNFINISHED:
