@@ -99,7 +99,7 @@ class Message(BaseModel):
     tool_call_id: str | None = None
     is_error: bool = False
     usage: Usage | None = None
-    metadata: Annotated[dict[str, JsonValue] | None, AfterValidator(whole_json)] = None
+    metadata: Annotated[dict[str, JsonValue], AfterValidator(whole_json)] | None = None
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: JSON
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict, model_validator
-from pydantic_core import from_json, to_json
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    Strict,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -39,7 +49,18 @@ def whole_json(value: Any) -> Any:
     return [whole_json(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-Text: TypeAlias = Annotated[str, Strict(), AfterValidator(whole_text)]  # strict, for bytes are no text
+class _Whole:
+    """Has texts be made whole; JSON is read without it, for it has no half characters."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of a text."""
+        plain = handler(source)
+        made_whole = core_schema.no_info_after_validator_function(whole_text, plain)
+        return core_schema.json_or_python_schema(plain, made_whole)
+
+
+Text: TypeAlias = Annotated[str, Strict(), _Whole]  # strict, for bytes are no text
 
 
 class TextPart(BaseModel):
