@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from pydantic import BaseModel
@@ -179,7 +179,7 @@ class ReactiveRunner(Generic[S]):
 
     async def _loop(self, until_suspend: bool) -> End:
         """Pass by pass, until something ends the run."""
-        await checkpoint()
+        await (checkpoint if self.log is None else checkpoint_if_cancelled)()  # a store has taken turns of its own
         if self.is_over:
             self.is_over = False
             return End(self.root.status)

@@ -36,7 +36,7 @@ class View:
         self._lock = threading.Lock()
         self._is_stale = False
         self._is_writing = False
-        self._rows: dict[str, tuple[Record, JsonObject, JsonObject]] = {}
+        self._rows: dict[str, tuple[Record, JsonObject | None, JsonObject]] = {}
 
     def refresh(self) -> None:
         """Show the questions as they are now, or leave it to the thread that is at it."""
@@ -72,12 +72,13 @@ class View:
             "runtime_metadata": {id: standing for id, (_, _, standing) in rows.items()},
         }
 
-    def _row(self, record: Record) -> tuple[Record, JsonObject, JsonObject]:
-        """Return what is shown of a record; made once, and frozen, so that the state need not copy it again."""
+    def _row(self, record: Record) -> tuple[Record, JsonObject | None, JsonObject]:
+        """Return what is shown of a record while it is open, and how it stands; made once, and frozen."""
         known = self._rows.get(record.id)
         if known is not None and known[0] is record:
             return known
-        shown = freeze(record.question.model_dump(mode="json"), NO_HINT)
+        is_open = record.status == "open"
+        shown = freeze(record.question.model_dump(mode="json"), NO_HINT) if is_open else None
         return record, shown, freeze(_standing(record), NO_HINT)
 
 
