@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from py_trees.common import Status
 
 from jianmu.engine.context import NodeContext
+from jianmu.errors import StateWriteError
 from jianmu.message import Message, human, system
 from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import conversation
@@ -67,7 +68,7 @@ class Title(Part, SideModelNode):
     @staticmethod
     def fallback(context: NodeContext) -> None:
         """Give a thread without a title one from the person's text, and ask no model: the cleanup of a Finally."""
-        give_title(context, title_of_text(conversation.messages_of(context)), by="text")
+        _give(context, title_of_text(conversation.messages_of(context)), by="text")
 
     async def _work(self) -> Status:
         messages = conversation.messages_of(self.context)
@@ -78,9 +79,18 @@ class Title(Part, SideModelNode):
             told = await self._told([system(PROMPT), human(_exchange(messages))], self._seconds())
             if used := conversation.counted(self.context, self._spent):
                 self.write_state(used)
-        if not give_title(self.context, _title_in(told or "")):
+        if not _give(self.context, _title_in(told or ""), by="model"):
             self.fallback(self.context)
         return Status.SUCCESS
+
+
+def _give(context: NodeContext, title: str | None, by: Literal["model", "text"]) -> bool:
+    """Give the thread a title if it has none; one that the schema does not take is none."""
+    try:
+        return give_title(context, title, by)
+    except StateWriteError as error:
+        context.log.warning("a title was refused", reason=str(error))
+        return False
 
 
 def _exchange(messages: Sequence[Message]) -> str:

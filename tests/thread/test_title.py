@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from py_trees.behaviour import Behaviour
+from pydantic import Field
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
@@ -122,6 +123,19 @@ async def test_a_model_that_cannot_be_opened_fails_no_run() -> None:
             made = thread(turn(talk, model))
             assert await run(made, human("Tea?")) is SUCCESS
         assert made.state.title_by == by
+
+
+async def test_a_title_that_the_schema_refuses_fails_no_run() -> None:
+    """A schema of one's own takes short titles only: the text's is taken, or none."""
+
+    class Short(ThreadState):
+        title: Annotated[str, Field(max_length=8)] | None = None
+
+    for text, title in (("Tea?", "Tea?"), ("How is tea made?", None)):
+        with ScriptedModel(["With water."]) as talk, ScriptedModel(["A title that is long"]) as name:
+            made = thread(turn(talk, name), schema=Short)
+            assert await run(made, human(text)) is SUCCESS
+        assert made.state.title == title
 
 
 async def test_a_slow_model_is_not_waited_for() -> None:
