@@ -291,7 +291,7 @@ def portal(anyio_backend: str) -> Iterator[BlockingPortal]:
 @pytest.mark.timeout(900)
 def test_k03_what_is_stored_is_what_is_live(any_store: Stores, portal: BlockingPortal) -> None:
     """Random folds, ops, merges, parallel writes, forks, prunes, restarts: equal after each pass, in order too."""
-    examples = {"memory": 12, "sqlite": 6, "postgres": 3}[any_store.kind] * (30 if FULL else 1)
+    examples = {"memory": 12, "sqlite": 6, "postgres": 3}[any_store.kind] * 30 if FULL else 4
     run_state_machine_as_test(
         lambda: StoredEqualsLive(portal, any_store),
         settings=settings(max_examples=examples, stateful_step_count=15, deadline=None),

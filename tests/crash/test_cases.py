@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from jianmu.engine.journal import OnUnknown
-from tests.crash.conftest import COMBINATIONS, Crashes, mostly_full
+from tests.crash.conftest import COMBINATIONS, SOME, Crashes, mostly_full
 from tests.crash.hooks import Hook
 from tests.crash.points import Point, lines_of
 from tests.crash.promises import broken
@@ -21,7 +21,7 @@ from tests.crash.windows import ACT, CONTROLLER, ENGINE, SHAPES, STORES, Tell, e
 WRITING = "jianmu/stores/writing.py"
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("combination", mostly_full(COMBINATIONS, *SOME))
 def test_k12_killed_at_each_await_after_an_answer(crashes: Crashes, combination: str, full: bool) -> None:
     """The question is not open again, the node has the answer, effects are done once or as their policy says."""
     (counted,) = crashes.run_all([crashes.plan("talk", combination, since="accepted", is_counted=True)])

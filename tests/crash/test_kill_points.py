@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.conftest import COMBINATIONS, Crashes
+from tests.crash.conftest import COMBINATIONS, SOME, Crashes, mostly_full
 from tests.crash.points import files, lines
 from tests.crash.shapes import SWEPT
 from tests.crash.sweep import deaths, passed, told
@@ -16,7 +16,7 @@ def test_lines_that_wait_are_found_all_over_the_engine_and_the_stores() -> None:
     assert sum(len(lines(file)) for file in files()) >= 250
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("combination", mostly_full(COMBINATIONS, *SOME))
 def test_killed_anywhere_nothing_is_lost_and_nothing_comes_twice(
     crashes: Crashes, combination: str, full: bool
 ) -> None:
