@@ -7,6 +7,7 @@ from typing import Any, TypeAlias  # Any: snapshots, functions and output types 
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
+from pydantic_core import to_jsonable_python
 
 from jianmu.engine.node import Node, NodeMixin
 from jianmu.engine.state import WRITER, Clear, Replace
@@ -32,6 +33,9 @@ FIELDS = ("streaming_output", "actions", "rounds", "final_answer", "done")
 ANSWERS = ("final_answer", "done")
 """Those of them that only a reply without calls has."""
 
+STRUCTURED = "structured_response"
+"""The field for the answer as an object."""
+
 
 class AgentLLMNode(ModelNode):
     """Ask the model for the next message of the conversation and append it.
@@ -45,6 +49,7 @@ class AgentLLMNode(ModelNode):
     - `rounds`: one more for each reply;
     - `final_answer` and `done`: the text (or the object, with `output`, where the field is of that type) and True for a
       reply without calls; for one with calls they go back to their defaults;
+    - `structured_response`: the object of a reply without calls, with `output`; as JSON where the field takes that;
     - `usage`, a `jianmu.message.Usage`: what this thread has used so far, with this reply.
 
     Text and reasoning are told as `Token` events, and as `Retried` that what was told is void. Requests, tokens and
@@ -155,6 +160,8 @@ class AgentLLMNode(ModelNode):
         if text is not None:
             fields["streaming_output"] = text
         others = conversation.counted(self.context, self._spent)
+        if not message.tool_calls and self._output is not None and STRUCTURED in self.context.manager.schema.fields:
+            others[STRUCTURED] = Replace(to_jsonable_python(value))  # the state makes of it what the field takes
         if self.context.manager.has_reducer(conversation.FIELD):
             others[conversation.FIELD] = [message]
         else:

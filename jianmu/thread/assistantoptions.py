@@ -58,6 +58,7 @@ class ThreadOptions(AgentOptions, total=False):
     Attributes:
         system: the system prompt, or a function of the snapshot that returns it; where files are is told after it.
         settings: how the model is to answer.
+        output: the type that its answer has to have; it is in `structured_response` then.
         max_rounds: how many replies a run may have, 50 by default; None: as many as it takes.
         act: options of the node that carries out the calls.
         skills: folders of instructions, or `Skill(...)` nodes.
@@ -84,6 +85,7 @@ class ThreadOptions(AgentOptions, total=False):
 
     system: Prompt
     settings: Settings | None
+    output: Any
     max_rounds: Number | None
     act: ActOptions | None
     skills: Sequence[Place | Skill]

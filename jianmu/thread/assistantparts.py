@@ -96,10 +96,9 @@ class Parts:
 
     def thinking(self, model: ChatModel | str, box: Toolbox) -> Behaviour:
         """Return what asks the model, with what keeps its requests from growing with the conversation."""
-        think = AgentLLMNode(
-            "think", model=model, tools=box, system=self._prompt(), settings=self._given.get("settings")
-        )
-        compact = self._given.get("compact", True)
+        settings, output = self._given.get("settings"), self._given.get("output")
+        system, compact = self._prompt(), self._given.get("compact", True)
+        think = AgentLLMNode("think", model=model, tools=box, system=system, settings=settings, output=output)
         if compact is False:
             return think
         tokens = self._given.get("context_tokens", TOKENS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
@@ -15,7 +16,7 @@ from jianmu.engine.request import Request
 from jianmu.engine.tree import descend
 from jianmu.errors import ModelRefusedError, SetupError
 from jianmu.message import human
-from jianmu.prebuilt import react
+from jianmu.prebuilt import ReActState, react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import Sandboxes, ThreadFolders, ThreadState, local_sandboxes, task, thread_agent
@@ -166,6 +167,25 @@ async def test_a_schema_of_ones_own_derives_from_that_of_threads() -> None:
     made = agent(model, system=lambda state: f"You are {state.mood}.", state_schema=Bare, **BARE)
     await made.run({"messages": [human("hi")]})
     assert asked(model) == ["You are fine.", "hi"]
+
+
+class Report(BaseModel):
+    """An answer."""
+
+    subject: str
+
+
+async def test_an_answer_may_be_an_object() -> None:
+    """It is in `structured_response`; no input can write that."""
+    made = agent(ScriptedModel(['{"subject": "tea"}']), **BARE, output=Report, state_schema=ThreadState[Report])
+    await made.run({"messages": [human("hi")]})
+    assert made.state.structured_response == Report(subject="tea")
+
+
+async def test_a_schema_without_a_field_of_a_part_is_refused() -> None:
+    """With the part of a state to derive from."""
+    with pytest.raises(SetupError, match=r"needs the field thread_data, which ReActState lacks: class ReActState\("):
+        agent(ScriptedModel([]), state_schema=ReActState)
 
 
 @pytest.mark.parametrize(
