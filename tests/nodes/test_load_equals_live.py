@@ -40,6 +40,7 @@ from jianmu.nodes import (
     Timer,
     Utility,
 )
+from tests.conftest import FULL
 from tests.nodes.kit import Desk
 
 Make = Callable[[], Behaviour]
@@ -137,7 +138,7 @@ def is_left_over(node: Behaviour) -> bool:
     return any(isinstance(above, ForEach) and above.status is not Status.RUNNING for above in ancestors(node))
 
 
-@settings(max_examples=200)
+@settings(max_examples=1_000 if FULL else 80)
 @given(TREES, st.integers(1, 8), st.integers(1, 6), st.sampled_from([0.5, 1.0]))
 def test_a_position_loaded_into_fresh_nodes_goes_on_as_the_original(
     make: Make, before: int, after: int, step: float

@@ -235,7 +235,7 @@ def test_conversations_in_a_store_are_paired(replies: list[list[str]], steps: li
     anyio.run(live_stored, replies, steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=400 if FULL else 20)
 @given(st.lists(st.sampled_from(["quick", "slow", "bad", "unknown", "raw", "twice"]), min_size=1, max_size=8))
 def test_n_calls_have_n_results_in_their_order(kinds: list[str]) -> None:
     """A reply with n calls is followed by n results, the k-th that of the k-th call."""

@@ -29,6 +29,7 @@ from jianmu.engine.state import (
     upsert,
 )
 from jianmu.errors import StateWriteError
+from tests.conftest import FULL
 from tests.engine.state.fields import Model, entries, int_lists, ints, maps, names, spaces, updates
 
 
@@ -200,7 +201,7 @@ class AgainstPlainModel(RuleBasedStateMachine):
 
 
 TestAgainstPlainModel = AgainstPlainModel.TestCase
-TestAgainstPlainModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestAgainstPlainModel.settings = settings(max_examples=600 if FULL else 30, stateful_step_count=30, deadline=None)
 
 
 @given(st.lists(int_lists, max_size=4), st.integers(1, 4))
