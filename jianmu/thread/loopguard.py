@@ -1,7 +1,9 @@
 """LoopGuard: a model that wishes for the same call again and again is reminded, refused, and brought to an end.
 
 1. It is repetition that counts, not length: equal calls, by tool and arguments, wherever in a run they stand.
-2. The counts are in the state, for the run: a suspension or another process changes nothing of them.
+2. What brings something else than the time before is no repetition, nor what comes after something new; but there is
+   an end to that as well.
+3. The counts are in the state, for the run: a suspension or another process changes nothing of them.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from jianmu.nodes.llm import AgentLLMNode
 from jianmu.nodes.projections import RequestProjection, note
 from jianmu.nodes.tools import ToolExecutor
 from jianmu.thread.part import Kinds, Part
+from jianmu.thread.repetition import NOT_CALLED, key_of, wishes
 from jianmu.tool.types import ToolCall
 
 WARN = 3
 STOP = 5
+MOST = 20
 _LAST = (
     "You go on with a call that was refused, since it was made too often. No tool can be called any more: give your "
     "final answer now, with what you have, and say what is missing."
@@ -40,9 +44,11 @@ _ENDED = "the model repeats itself: told to answer without tools, it went on cal
 class LoopGuard(Part, RequestProjection, CallDecorator):
     """Keep the model below from making the same call over and over: the same tool with the same arguments, in one run.
 
-    When it has wished for a call `warn` times, a note in the next request tells it so. From the time `stop` on the call
-    is refused. If it wishes for a refused call once more, it may call no tool until it has answered: requests say so
-    and have `tool_choice="none"`. If it calls one nevertheless, the node ends.
+    When a call has brought the same `warn` times, a note in the next request tells the model so; the wish that would
+    make it `stop` times is refused. A call whose result has changed, such as a test after an edit, begins anew, and so
+    does one since which the model has done something new; with wish `most` it is refused all the same.
+    If the model goes on with what was refused, it may call no tool until it has answered: requests say so and have
+    `tool_choice="none"`. If it calls one nevertheless, the node ends.
     Reads `messages` and `repeats`; counts in `repeats`, which is of the run; arguments in another order are the same.
     SUCCESS, FAILURE, RUNNING: as the child.
     FAILURE also when the model calls tools though it was told to answer: the child is halted, each call has a result
@@ -52,8 +58,9 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
     Args:
         name: the node's name.
         child: what asks the model and carries out its calls, round by round.
-        warn: with which wish for the same call it is reminded.
-        stop: from which wish on the call is refused.
+        warn: after how many calls with the same result the model is reminded.
+        stop: which wish for a call is refused, when all before have brought the same.
+        most: which wish for a call is refused, whatever it has brought.
         exempt: tools that may be called the same way again, such as one that looks how far a job is.
     """
 
@@ -62,13 +69,20 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
     wraps: ClassVar[Kinds] = (AgentLLMNode, ToolExecutor)
 
     def __init__(
-        self, name: str, child: Behaviour, *, warn: int = WARN, stop: int = STOP, exempt: Iterable[str] = ()
+        self,
+        name: str,
+        child: Behaviour,
+        *,
+        warn: int = WARN,
+        stop: int = STOP,
+        most: int = MOST,
+        exempt: Iterable[str] = (),
     ) -> None:
         super().__init__(name, child)
-        if not (is_number(warn, int) and is_number(stop, int) and 2 <= warn <= stop):
-            given = f"warn={warn!r}, stop={stop!r}"
-            raise SetupError(f"{call_of(self, 'stop')} takes whole numbers, 2 <= warn <= stop, not {given}")
-        self._warn, self._stop, self._exempt = warn, stop, {*exempt}
+        if not (all(is_number(one, int) for one in (warn, stop, most)) and 2 <= warn <= stop <= most):
+            given = f"warn={warn!r}, stop={stop!r}, most={most!r}"
+            raise SetupError(f"{call_of(self, 'stop')} takes whole numbers, 2 <= warn <= stop <= most, not {given}")
+        self._warn, self._stop, self._most, self._exempt = warn, stop, most, {*exempt}
 
     def on_bound(self) -> None:
         """Refuse a guard inside of another one: each call would count twice."""
@@ -95,23 +109,30 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
         return self.update()
 
     def on_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Count the calls of a reply, and whether it goes on with what was refused."""
-        before, counts = self._repeats, Counter(map(key_of, self._counted(calls)))
-        goes_on = self._gone_on(before) > 0 or any(before.get(key, 0) >= self._stop for key in counts)
-        if counts or goes_on:
-            self.write_state({"repeats": {**counts, **({self._key: 1} if goes_on else {})}})
+        """Count the calls of a reply, which of them are refused, and whether it goes on with what was refused."""
+        before, counted = self._repeats, self._counted(calls)
+        counts = Counter(map(key_of, counted))
+        now = {**before, **{key: before.get(key, 0) + count for key, count in counts.items()}}
+        messages = conversation.messages_of(self.context)
+        refused = {_refused_key(call) for call in counted if self._is_due(*wishes(call, messages, now))}
+        goes_on = self._gone_on(before) > 0 or any(before.get(key, 0) for key in refused)
+        changes = {**counts, **dict.fromkeys(refused, 1), **({self._key: 1} if goes_on else {})}
+        if changes:
+            self.write_state({"repeats": changes})
 
     def refuse(self, call: ToolCall, snapshot: Any) -> str | None:
         """Refuse a call that was wished for too often."""
-        if call.name in self._exempt:
-            return None
-        number = _number(call, snapshot)
-        if number < self._stop:
+        number, alike = wishes(call, snapshot.messages, snapshot.repeats)
+        if call.name in self._exempt or not self._is_due(number, alike):
             return None
         return (
-            f"'{call.name}' was not called: this is the wish number {number} for it with the same arguments in this "
+            f"'{call.name}' {NOT_CALLED}: this is the wish number {number} for it with the same arguments in this "
             "run, and it would bring nothing new. Do something else, or answer with what you have."
         )
+
+    def _is_due(self, number: int, alike: int) -> bool:
+        """Whether a wish is refused."""
+        return alike >= self._stop or number >= self._most
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with a reminder, or as the last one, without tools."""
@@ -121,15 +142,16 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
             return replace(request, settings=settings, messages=[*request.messages, note(f"loop:{path}", _LAST)])
         reply = conversation.last_reply(snapshot.messages)
         calls = {key_of(call): call for call in self._counted(reply.tool_calls if reply is not None else ())}
-        due = {call.name: count for key, call in calls.items() if (count := snapshot.repeats.get(key, 0)) >= self._warn}
+        alike = [(one.name, wishes(one, snapshot.messages, snapshot.repeats)[1]) for one in calls.values()]
+        due = [(name, count) for name, count in alike if count >= self._warn]
         if not due:
             return request
         return replace(request, messages=[*request.messages, note(f"loop:{path}", self._reminder(due))])
 
-    def _reminder(self, due: Mapping[str, int]) -> str:
-        told = " and ".join(f"{name} {count} times" for name, count in due.items())
+    def _reminder(self, due: Sequence[tuple[str, int]]) -> str:
+        told = " and ".join(f"{name} {count} times" for name, count in due)
         more = f"From the time {self._stop} on it is refused. Do something else, or answer with what you have."
-        return f"In this run you have called {told} with the same arguments each time. {more}"
+        return f"In this run you have called {told}, with the same arguments and the same result. {more}"
 
     def _counted(self, calls: Collection[ToolCall]) -> list[ToolCall]:
         return [call for call in calls if call.name not in self._exempt]
@@ -147,14 +169,5 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
         return repeats.get(self._key, 0)
 
 
-def key_of(call: ToolCall) -> str:
-    """Return the key of `repeats` under which equal calls are counted."""
-    return f"call:{digest(call.name, call.arguments, call.raw)[:16]}"
-
-
-def _number(call: ToolCall, snapshot: Any) -> int:
-    """Return how many equal calls the run has had with this one; those of a reply were counted together."""
-    key, reply = key_of(call), conversation.last_reply(snapshot.messages)
-    calls = reply.tool_calls if reply is not None else ()
-    later = calls[calls.index(call) + 1 :] if call in calls else ()
-    return snapshot.repeats.get(key, 0) - sum(key_of(one) == key for one in later)
+def _refused_key(call: ToolCall) -> str:
+    return f"refused:{key_of(call)}"

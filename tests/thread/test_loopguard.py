@@ -16,8 +16,16 @@ from jianmu.nodes.pairing import paired
 from jianmu.prebuilt import delegate, react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
-from jianmu.thread import LoopGuard, MessagesState, RepeatsState, RepliesState, ThreadState
-from jianmu.thread.loopguard import key_of
+from jianmu.thread import (
+    LoopGuard,
+    MessagesState,
+    OutputBudget,
+    RepeatsState,
+    RepliesState,
+    ThreadFolders,
+    ThreadState,
+)
+from jianmu.thread.repetition import key_of
 from jianmu.tool import Tool, ToolCall
 from tests.cases.leaves import FAILURE, SUCCESS, Do, nothing_left
 
@@ -84,7 +92,7 @@ class Conversation:
 def reminder(count: int, stop: int = 5) -> str:
     """Return what the model is told at this count."""
     return (
-        f"In this run you have called look {count} times with the same arguments each time. "
+        f"In this run you have called look {count} times, with the same arguments and the same result. "
         f"From the time {stop} on it is refused. Do something else, or answer with what you have."
     )
 
@@ -195,6 +203,74 @@ async def test_calls_of_no_tool_and_broken_ones_count_as_well() -> None:
             made.results] == [False] * 4 + [True] + [False] * 4 + [True]  # fmt: skip
 
 
+def changing(results: list[str]) -> Tool:
+    """Return a tool that gives one result after the other, the last one again and again."""
+
+    def test(at: str) -> str:
+        ran.append(at)
+        return results.pop(0) if len(results) > 1 else results[0]
+
+    return Tool(test)
+
+
+async def test_a_call_whose_result_has_changed_begins_anew() -> None:
+    """The same tests, run again and again: as long as they bring something else, nobody is reminded or refused."""
+    calls = [looks("a", name="test")] * 12
+    made = Conversation(*calls, "fine", tools=[changing([f"{count} failed" for count in range(12)])])
+    await made.run()
+    assert (len(ran), {*made.notes()}) == (12, {""})
+    made = Conversation(*[looks("a", name="test")] * 7, "fine", tools=[changing(["1", "1", "1", "2"])])
+    await made.run()
+    assert [text != "" for text in made.notes()] == [False] * 3 + [True] + [False] * 2 + [True] * 2
+    assert made.results == ["1"] * 3 + ["2"] * 4
+
+
+async def test_there_is_an_end_to_changing_results_as_well() -> None:
+    """With wish number `most` the call is refused, whatever it brings."""
+    made = Conversation(
+        *[looks("a", name="test")] * 7, "fine", tools=[changing([str(number) for number in range(9)])], most=7
+    )
+    await made.run()
+    assert made.results[-1].startswith("'test' was not called: this is the wish number 7 for it")
+    assert len(ran) == 6
+
+
+async def test_what_comes_after_something_new_is_no_repetition() -> None:
+    """Edit, test, edit, test: each edit is a call that the run has not made before; a refused call may come again."""
+    made = Conversation(*[looks(at) for number in range(6) for at in (f"new {number}", "a")], "fine")
+    await made.run()
+    assert (len(ran), {*made.notes()}) == (12, {""})
+    made = Conversation(*[looks("a")] * 5, looks("b"), looks("a"), "fine")
+    await made.run()
+    assert made.results[4:] == [REFUSED.format(5), "saw b", "saw a"]
+    assert made.choices() == [None] * 8
+
+
+@pytest.mark.parametrize("both", ["ab", "ba"])
+async def test_something_new_in_the_same_reply_is_new_for_the_next(both: str) -> None:
+    """Whether it stands before or after the call: they were made at the same time."""
+    made = Conversation(*[looks("a")] * 3, looks(*both), *[looks("a")] * 4, "fine")
+    await made.run()
+    assert [text != "" for text in made.notes()] == [False] * 3 + [True] * 2 + [False] * 2 + [True] * 2
+    assert len(ran) == 9
+
+
+async def test_large_results_are_the_same_though_each_has_its_file(tmp_path: Path) -> None:
+    """What OutputBudget has shortened is compared without the name of the file."""
+
+    def big(at: str) -> str:
+        return at * 5000
+
+    reader = Tool(look, name="read_file")
+    made = Conversation(
+        *[looks("a", name="big")] * 5, "fine", tools=[Tool(big), reader],
+        wrap=lambda tree: OutputBudget("budget", tree, folders=ThreadFolders(tmp_path), chars=1000),
+    )  # fmt: skip
+    await made.run()
+    assert ".results/big-" in made.results[3]
+    assert made.results[4].startswith("'big' was not called: this is the wish number 5 for it")
+
+
 async def test_exempt_tools_are_not_counted() -> None:
     """One that looks how far a job is may be called the same way as often as it takes."""
     made = Conversation(*[looks("a", name="poll")] * 9, "fine", exempt=["poll"])
@@ -216,7 +292,11 @@ async def test_counts_survive_a_restart(kind: str, tmp_path: Path) -> None:
     ask = Tool(look, name="ask", requires_approval=True)
     turns = [looks("a"), looks("a"), [*looks("a"), *looks("x", name="ask")]]
     async with SQLiteStore(tmp_path / "s.db") as store:
-        options: dict[str, Any] = {"tools": [ask], "agent": {"store": store} if kind == "store" else {}}
+        options: dict[str, Any] = {
+            "tools": [ask],
+            "agent": {"store": store} if kind == "store" else {},
+            "exempt": ["ask"],
+        }
         one = Conversation(*turns, **options)
         two = Conversation(looks("a"), looks("a"), looks("a"), "fine", **options)
         await one.agent.run_until_suspend(GO, thread_id="t")
@@ -307,5 +387,5 @@ def test_trees_in_which_nothing_could_be_counted_are_refused() -> None:
         "node 'main/guard/inner' (LoopGuard) stands below 'main/guard', and each call would count twice: leave one out"
     )
     for warn, stop in ((1, 5), (3, 2), (True, 5), (2, 5.0)):
-        with pytest.raises(SetupError, match="takes whole numbers, 2 <= warn <= stop, not warn="):
+        with pytest.raises(SetupError, match="takes whole numbers, 2 <= warn <= stop <= most, not warn="):
             LoopGuard("guard", inner(), warn=warn, stop=stop)  # pyright: ignore[reportArgumentType]  # it is refused

@@ -39,8 +39,10 @@ TURNS: list[Any] = [
     [call("q", "ask_clarification", question="Which?"), call("h", "look", task="x"),
      call("s", "tool_search", query="look")],
     [SAME, call("d", "look", task="x"), call("f", "find", label="y")],
-    [SAME, call("p", "pay", label="z")],
-    [SAME, call("p2", "pay", label="z2"), call("q2", "ask_clarification", question="And?")],
+    [SAME, call("p", "pay", label="z"), call("q2", "ask_clarification", question="And?")],
+    [SAME, call("p2", "pay", label="z")],
+    SAME,
+    SAME,
     SAME,
     "done",
 ]  # fmt: skip
@@ -106,13 +108,13 @@ async def expected(tmp_path: Path) -> list[Any]:
     ran: list[str] = []
     agent = build(tmp_path / "expected", ran)
     made = await through(agent, await agent.run_until_suspend(GO, thread_id="t"))
-    assert sorted(ran) == ["big", "big", "find", "look", "pay z", "pay z2"]
+    assert sorted(ran) == ["big"] * 4 + ["find", "look", "pay z", "pay z"]
     texts = {id: (text, is_error) for _, text, id, is_error in made[0] if id}
     assert texts["h"][1]
     assert "find it with tool_search" in texts["h"][0]
     assert "characters are left out here" in texts["d"][0]
     assert "characters are left out here" in texts["f"][0] or texts["f"][0] == "y"
-    assert [text for _, text, id, _ in made[0] if id and id.startswith("same")][2].startswith("'big' was not called")
+    assert [text for _, text, id, _ in made[0] if id and id.startswith("same")][4].startswith("'big' was not called")
     return made
 
 
