@@ -119,6 +119,23 @@ async def test_nothing_to_remind_of_changes_nothing() -> None:
         assert texts(sent) == ["hello"]
 
 
+async def test_a_late_projection_sees_what_others_have_left() -> None:
+    """Wherever it stands it comes after those that are not late; of several that are, the nearest is first."""
+
+    class Counting(RequestProjection):
+        is_late = True
+
+        def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
+            return replace(request, messages=[*request.messages, human(f"{self.name} saw {len(request.messages)}")])
+
+    def wrap(think: Any) -> Any:
+        inner = Reminders("r", Counting("nearest", think), remind="be kind")
+        return Counting("farthest", ContextBudget("b", inner, messages=2))
+
+    sent = await request(wrap, human("a"), ai("b"), human("c"))
+    assert texts(sent)[-3:] == ["<reminder>\nbe kind\n</reminder>", "nearest saw 2", "farthest saw 3"]
+
+
 # The budget
 
 
