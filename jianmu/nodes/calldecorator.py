@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
 
@@ -121,6 +121,18 @@ def decorators_of(node: Behaviour) -> list[CallDecorator]:
         if isinstance(above, CallDecorator):
             found.append(above)
     return found
+
+
+def names_of(node: Behaviour, option: str, given: Iterable[str]) -> frozenset[str]:
+    """Return the names of tools that an option lists.
+
+    Raises:
+        SetupError: it is no list of texts.
+    """
+    names = () if isinstance(given, str) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(cast("object", name), str) for name in names):
+        raise SetupError(f"{call_of(node, option)} takes a list of names, not {given!r}")
+    return frozenset(names)
 
 
 async def refined(

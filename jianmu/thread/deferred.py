@@ -17,8 +17,10 @@ from py_trees.behaviour import Behaviour
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.tree import ancestors, descend, path_of
+from jianmu.errors import SetupError
 from jianmu.message import Message, TextPart, system
 from jianmu.model.base import ModelRequest
+from jianmu.nodes.base import is_number
 from jianmu.nodes.calldecorator import CallDecorator
 from jianmu.nodes.llm import AgentLLMNode, Tools, toolbox_of
 from jianmu.nodes.projections import RequestProjection
@@ -122,7 +124,14 @@ def tool_search(tools: Tools, *, name: str = TOOL, most: int = MOST) -> Tool:
         tools: those that are deferred.
         name: what the model calls it by.
         most: how many one search finds; those that are selected by name are found all.
+
+    Raises:
+        SetupError: these are no tools, or `most` is no whole number from 1 up.
     """
+    if isinstance(tools, (str, Tool)) or callable(tools):
+        raise SetupError(f"tool_search(tools) takes a Toolbox or a list of tools, not {tools!r}: write [...]")
+    if not is_number(most, int) or most < 1:
+        raise SetupError(f"tool_search(tools, most=...) takes a whole number from 1 up, not {most!r}")
     box = tools if isinstance(tools, Toolbox) else Toolbox(*(tools or ()))
     return Tool(_Search(Catalogue(box), most).tool_search, name=name, idempotent=True)
 

@@ -23,7 +23,7 @@ from jianmu.errors import SetupError
 from jianmu.model.base import ModelRequest
 from jianmu.nodes import conversation
 from jianmu.nodes.base import call_of, is_number
-from jianmu.nodes.calldecorator import CallDecorator
+from jianmu.nodes.calldecorator import CallDecorator, names_of
 from jianmu.nodes.llm import AgentLLMNode
 from jianmu.nodes.projections import RequestProjection, note
 from jianmu.nodes.tools import ToolExecutor
@@ -82,7 +82,8 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
         if not (all(is_number(one, int) for one in (warn, stop, most)) and 2 <= warn <= stop <= most):
             given = f"warn={warn!r}, stop={stop!r}, most={most!r}"
             raise SetupError(f"{call_of(self, 'stop')} takes whole numbers, 2 <= warn <= stop <= most, not {given}")
-        self._warn, self._stop, self._most, self._exempt = warn, stop, most, {*exempt}
+        self._warn, self._stop, self._most = warn, stop, most
+        self._exempt = names_of(self, "exempt", exempt)
 
     def on_bound(self) -> None:
         """Refuse a guard inside of another one: each call would count twice."""

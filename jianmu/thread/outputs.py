@@ -21,7 +21,7 @@ from jianmu.engine.questions import digest
 from jianmu.engine.tree import descend
 from jianmu.errors import SetupError
 from jianmu.nodes.base import Number, Option, call_of, whole
-from jianmu.nodes.calldecorator import CallDecorator
+from jianmu.nodes.calldecorator import CallDecorator, names_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.tools import ToolExecutor
 from jianmu.nodes.turn import CallOutcome
@@ -81,7 +81,8 @@ class OutputBudget(Part, CallDecorator):
         super().__init__(name, child)
         if not isinstance(folders, ThreadFolders):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
             raise SetupError(f'{call_of(self, "folders")} takes ThreadFolders("./threads"), not {folders!r}')
-        self._folders, self._reader, self._exempt = folders, reader, {*exempt, reader}
+        self._folders, self._reader = folders, reader
+        self._exempt = {*names_of(self, "exempt", exempt), reader}
         self._chars = Option(self, "chars", chars, whole(1))
 
     def on_bound(self) -> None:

@@ -408,6 +408,15 @@ def test_trees_in_which_nothing_could_be_found_are_refused() -> None:
     )
 
 
+def test_what_is_no_list_of_tools_is_refused() -> None:
+    """A single tool, a function, and a number of results that is none: at once, with what to write."""
+    for wrong in (act("a"), other, "a"):
+        with pytest.raises(SetupError, match=r"takes a Toolbox or a list of tools, not .*: write \["):
+            tool_search(wrong)  # pyright: ignore[reportArgumentType]  # it is refused
+    with pytest.raises(SetupError, match=r"most=...\) takes a whole number from 1 up, not 0"):
+        tool_search([act("a")], most=0)
+
+
 async def test_clearing_hides_everything_again() -> None:
     """`Clear()` of the field takes back what was found."""
     agent = made([find("select:a"), "fine", "again"], act("a"))

@@ -389,3 +389,5 @@ def test_trees_in_which_nothing_could_be_counted_are_refused() -> None:
     for warn, stop in ((1, 5), (3, 2), (True, 5), (2, 5.0)):
         with pytest.raises(SetupError, match="takes whole numbers, 2 <= warn <= stop <= most, not warn="):
             LoopGuard("guard", inner(), warn=warn, stop=stop)  # pyright: ignore[reportArgumentType]  # it is refused
+    with pytest.raises(SetupError, match=r"exempt=...\) takes a list of names, not \[3\]"):
+        LoopGuard("guard", inner(), exempt=[3])  # pyright: ignore[reportArgumentType]  # it is refused

@@ -312,3 +312,5 @@ def test_trees_that_keep_nothing_short_are_refused(tmp_path: Path) -> None:
         OutputBudget("budget", leaf(), folders=str(tmp_path))  # pyright: ignore[reportArgumentType]  # it is refused
     with pytest.raises(SetupError, match=r"chars=...\) takes a whole number from 1 up"):
         OutputBudget("budget", leaf(), folders=folders, chars=0)
+    with pytest.raises(SetupError, match=r"exempt=...\) takes a list of names, not 'bash'"):
+        OutputBudget("budget", leaf(), folders=folders, exempt="bash")
