@@ -54,7 +54,7 @@ def present_files(folders: ThreadFolders) -> Tool:
 
 
 def _presentable(files: ThreadFiles, paths: Sequence[str]) -> list[str]:
-    """Return the whole virtual paths of files.
+    """Return the whole virtual paths of files, each once.
 
     Raises:
         ValueError: one of them cannot be shown; it tells of all that cannot.
@@ -68,7 +68,7 @@ def _presentable(files: ThreadFiles, paths: Sequence[str]) -> list[str]:
             problems.append(f"- {error}")
     if problems:
         raise ValueError("\n".join(["none of these files was shown:", *problems]))
-    return found
+    return [*dict.fromkeys(found)]
 
 
 def _checked(files: ThreadFiles, path: str) -> str:

@@ -48,7 +48,7 @@ async def test_files_are_added_in_order_each_once(tmp_path: Path) -> None:
         [f"{AT}/a.html", f"{AT}//./a.html", f"{AT}/d/e.txt", f"{AT}/b c.png"], artifacts=[f"{AT}/d/e.txt"]
     )
     assert shown == [f"{AT}/d/e.txt", f"{AT}/a.html", f"{AT}/b c.png"]
-    assert results == [(f"The person is shown: {AT}/a.html, {AT}/a.html, {AT}/d/e.txt, {AT}/b c.png", False)]
+    assert results == [(f"The person is shown: {AT}/a.html, {AT}/d/e.txt, {AT}/b c.png", False)]
 
 
 async def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
