@@ -55,11 +55,14 @@ class RunContext:
         self.stir: Callable[[], None] = lambda: None
         self.sync: Callable[[], Awaitable[None]] = _at_once
         self.deadlines: dict[Behaviour, float] = {}
+        self.asked: dict[str, int] = {}
 
-    def close_round(self, rounds: Rounds) -> int:
-        """Forget what was done in a round that is over; return the most questions that were asked of one identity."""
+    def close_round(self, rounds: Rounds) -> None:
+        """Forget what was done and asked in a round that is over; what is asked there again has other ids."""
         self.journal.close_round(rounds)
-        return self.interaction.close_round(rounds)
+        loop, most = rounds[-1][0], self.interaction.close_round(rounds)
+        if most > self.asked.get(loop, 0):
+            self.asked = {**self.asked, loop: most}
 
     def log_at(self, path: str | None) -> FilteringBoundLogger:
         """Return a logger whose lines have thread, run, pass and path."""
@@ -107,10 +110,11 @@ class NodeContext:
         tool_call_id: the tool call that questions are about.
         effect: the idempotency key of the effect that a part of the work is; what it writes may be written again.
         wrote: what a part of the work has written that must not be written again.
+        no_questions: why a part of the work may not ask, or None.
     """
 
-    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "effect", "is_read_only", "manager", "node", "path",
-                 "run", "scope", "tool_call_id", "wrote")  # fmt: skip
+    __slots__ = ("_bindings", "_ports", "activity", "asked_here", "effect", "is_read_only", "manager", "no_questions",
+                 "node", "path", "run", "scope", "tool_call_id", "wrote")  # fmt: skip
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
@@ -124,6 +128,7 @@ class NodeContext:
         self.tool_call_id: str | None = None
         self.effect: str | None = None
         self.wrote: str | None = None
+        self.no_questions: str | None = None
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
 
@@ -322,6 +327,8 @@ class NodeContext:
             text = f"node '{self.path}' asks outside of its coroutine: ask in update_async(), or use an InteractiveNode"
             raise RunError(text, path=self.path)
         self._refuse_condition("ask")
+        if self.no_questions is not None:
+            raise RunError(self.no_questions, path=self.path)
         field = self.wrote if self.scope else activity.live.wrote
         if field is not None:
             text = (

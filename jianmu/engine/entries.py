@@ -75,7 +75,7 @@ class Entries(Generic[S]):
         self._owner: int | None = None
         self._free = Wake()
         self._is_refused = False
-        self._before: tuple[int, Usage] | None = None
+        self._before: tuple[int, Usage, dict[str, int]] | None = None
         self._context.ticker.adopt = self._adopt
         session.rebuilt = resources.replace
 
@@ -128,11 +128,11 @@ class Entries(Generic[S]):
         context = self._context
         self._set(call)
         self._runner.failures.errors = []
-        self._before = (context.run, context.usage)
+        self._before = (context.run, context.usage, context.asked)
         context.run += 1
         context.events.run = context.run
         context.journal.clear()
-        context.usage = Usage()
+        context.usage, context.asked = Usage(), {}
         context.events.emit(RunStarted())
 
     def _set(self, call: Call) -> None:
@@ -162,7 +162,7 @@ class Entries(Generic[S]):
     def _unnumber(self) -> None:
         """Have the run that was about to begin not be one."""
         if self._before is not None:
-            self._context.run, self._context.usage = self._before
+            self._context.run, self._context.usage, self._context.asked = self._before
             self._context.events.run = self._context.run
 
     def _adopt(self, node: Behaviour) -> None:

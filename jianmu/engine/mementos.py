@@ -176,7 +176,9 @@ def load_position(
     *,
     waiting: Collection[str] = (),
 ) -> None:
-    """Put a tree to where another one stood; no callback is called.
+    """Put a tree to where another one stood; no callback of py_trees is called.
+
+    A node with `on_load()` forgets by it what it has kept so far; then it gets its memento, if it had one.
 
     Args:
         root: the top of the tree.
@@ -200,12 +202,19 @@ def load_position(
             node.current_child = None
         if adopt is not None:
             adopt(node)
+        _set_back(node)
         if saved is not None and path in saved.at:
             _apply(saved.at[path], node, keeps)
     if saved is not None:
         refuse([(spot.was, GONE) for spot in saved.spots if spot.waits and spot.node is None])
         for spot in saved.spots:
             _go_on(spot)
+
+
+def _set_back(node: Any) -> None:
+    """Have a node forget what it has kept, where it can: it may have been of another thread."""
+    if hasattr(node, "on_load"):
+        node.on_load()
 
 
 def _begin_after(number: int) -> None:

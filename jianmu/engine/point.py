@@ -7,7 +7,7 @@ A body of the log, and a snapshot too, is a JSON object with some of these keys;
 - `v`, `s`: the version after some deltas of the state, and these; `i`: the same by path of the agents inside.
 - `tree`: the id of the row with the tree's paths, and with it a position from nothing; None: there is no position.
 - `pass`, `nodes`: a number larger than those of all passes, and what each changed node keeps (None: it is as new).
-- `run`, `status`, `error`, `usage`, `schema`, `fingerprint`: as in `RunRecord`.
+- `run`, `status`, `error`, `usage`, `asked`, `schema`, `fingerprint`: as in `RunRecord`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jianmu.engine.runrecord import RunRecord, made
 from jianmu.engine.state import Delta, fold
 from jianmu.errors import CorruptRecordError
 
-KEPT = ("run", "status", "error", "usage", "schema", "fingerprint", "pass")
+KEPT = ("run", "status", "error", "usage", "asked", "schema", "fingerprint", "pass")
 """What a body replaces."""
 
 
@@ -138,6 +138,7 @@ def run_record(stored: Stored, point: Point | None = None, *, schema_version: in
         "questions": {"records": [one.model_dump(mode="json") for one in questions]},
         "journal": {"entries": [_loaded(row.body) for row in stored.rows if row.kind == "effect"]},
         "usage": values.get("usage") or {},
+        "asked": values.get("asked") or {},
     }
     return made(record, questions, schema_version=schema_version)
 

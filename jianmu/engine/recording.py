@@ -249,7 +249,7 @@ class Recording:
         """Return what has changed of the run itself."""
         context = self._context
         now: dict[str, Any] = {"run": context.run, "status": standing.status, "error": standing.error}
-        now |= {"usage": context.usage.told(), "schema": self._version}
+        now |= {"usage": context.usage.told(), "asked": context.asked or None, "schema": self._version}
         return {key: value for key, value in now.items() if self._header.get(key) != value}
 
     def _position(self, number: int, rows: list[Row], *, is_ended: bool) -> dict[str, Any]:

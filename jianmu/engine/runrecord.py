@@ -46,6 +46,7 @@ class RunRecord(BaseModel):
         questions: as `InteractionController.dump()` gives them.
         journal: as `Journal.dump()` gives it.
         usage: what was counted against the limits.
+        asked: by the paths of loops, the most questions that one identity had in their closed rounds.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
@@ -63,6 +64,7 @@ class RunRecord(BaseModel):
     questions: dict[str, Json] = Field(default_factory=lambda: {"records": []})
     journal: dict[str, Json] = Field(default_factory=lambda: {"entries": []})
     usage: Usage = Field(default_factory=Usage)
+    asked: dict[str, int] = Field(default_factory=dict[str, int])
 
     @property
     def records(self) -> list[Record]:

@@ -168,6 +168,7 @@ class Thread(Generic[S]):
             questions=context.interaction.dump(),
             journal=context.journal.dump(),
             usage=replace(context.usage),
+            asked=context.asked,
         )
 
     def _inner_states(self) -> dict[str, StateRecord]:
@@ -215,6 +216,7 @@ class Thread(Generic[S]):
         self.start_over(record.thread_id, record.state)
         context.run = context.events.run = record.run
         context.usage = replace(record.usage)
+        context.asked = {rename(path): most for path, most in record.asked.items()}
         context.interaction.load(record.records, rename)
         context.journal.load(record.journal, rename)
         self.standing, self.error = record.status, record.error
@@ -269,7 +271,7 @@ class Thread(Generic[S]):
                 manager.initialize()
         context.interaction.load({"records": []})
         context.journal.clear()
-        context.usage = Usage()
+        context.usage, context.asked = Usage(), {}
         context.run = context.events.run = 0
         context.events.thread_id = context.thread_id = self.thread_id = thread_id
         self.standing, self.error, runner.parked, self._waiting = "new", None, None, []

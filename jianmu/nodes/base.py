@@ -38,6 +38,10 @@ class Keeping(NodeMixin, Behaviour):
 
     def initialise(self) -> None:
         """Begin anew."""
+        self.on_load()
+
+    def on_load(self) -> None:
+        """Keep nothing of what was; if the tree is loaded, `restore` follows where something was kept."""
         for name in (*self.keeps, *self.times):
             vars(self).pop(name, None)
 

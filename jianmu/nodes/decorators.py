@@ -120,6 +120,11 @@ class Catch(Catching):
         self.feedback_message = f"{type(error).__name__}: {error}"
         return Status.FAILURE
 
+    def on_load(self) -> None:
+        """Nothing was caught."""
+        super().on_load()
+        self._has_caught = False
+
     def memento(self) -> bool | None:
         """Return whether a FAILURE was an exception."""
         return self._has_caught or None
@@ -290,9 +295,8 @@ class Rounds(Wrapper):
     keeps = ("_round",)
     _round = 0
     _most: Option | None = None
-    _asked = (0, 0)
     asked_before = 0
-    """The most questions that one identity had in closed rounds of earlier entries: ids go on from there."""
+    """The most questions that one identity had in rounds closed before this entry: ids go on from there."""
 
     def round_of(self, child: Behaviour) -> int:  # all that is below is in the same round
         """Return the number of the round that is on, from 0."""
@@ -301,26 +305,17 @@ class Rounds(Wrapper):
     def initialise(self) -> None:
         """Begin with the first round."""
         super().initialise()
-        self.asked_before = self._asked_in_run()
+        self.asked_before = 0 if self._context is None else self._context.run.asked.get(self._context.path, 0)
 
     def memento(self) -> Any:  # Any: JSON
-        """Return the round, and how many questions closed rounds had."""
-        kept: dict[str, Any] = super().memento() or {}
-        asked = {"asked": [*self._asked]} if self._asked[1] else {}
-        before = {"before": self.asked_before} if kept and self.asked_before else {}
-        return kept | asked | before or None
+        """Return the round, and where ids of questions go on."""
+        kept: dict[str, Any] | None = super().memento()
+        return kept | {"before": self.asked_before} if kept and self.asked_before else kept
 
     def restore(self, value: Any) -> None:  # Any: JSON
-        """Take back what was kept."""
-        run, count = value.get("asked", (0, 0))
-        self._asked, self.asked_before = (run, count), value.get("before", 0)
-        if "_round" in value:
-            super().restore(value)
-
-    def _asked_in_run(self) -> int:
-        """Return the most questions that one identity has had in closed rounds of this run."""
-        run, count = self._asked
-        return count if self._context is not None and run == self._context.run.run else 0
+        """Take it back."""
+        super().restore(value)
+        self.asked_before = value.get("before", 0)
 
     def steps(self) -> Steps:
         """Run the round that is on."""
@@ -332,9 +327,7 @@ class Rounds(Wrapper):
         if status is not self.goes_on_after:
             return status
         if self._context is not None:
-            run = self._context.run
-            asked = run.close_round((*rounds_of(self), (self._context.path, self._round)))
-            self._asked = (run.run, max(self._asked_in_run(), asked))
+            self._context.run.close_round((*rounds_of(self), (self._context.path, self._round)))
         self._round += 1
         self.feedback_message = f"round {self._round} {'failed' if status is Status.FAILURE else 'succeeded'}"
         if self._is_over():

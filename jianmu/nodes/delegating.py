@@ -135,6 +135,11 @@ class DelegateExecutor(Branch):
         self._delegates = nodes
         self._forget()
 
+    def on_load(self) -> None:
+        """Have no calls."""
+        super().on_load()
+        self._forget()
+
     def _forget(self) -> None:
         self._turn: Turn | None = None
         self._waiting: list[Work] = []

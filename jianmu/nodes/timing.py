@@ -91,6 +91,11 @@ class Timeout(Timed):
             self.context.wake(after=self._left)
         return Status.RUNNING
 
+    def on_load(self) -> None:
+        """The time is not over."""
+        super().on_load()
+        self._is_over = False
+
     def memento(self) -> float | None:
         """Return the seconds that are left, 0 when the time is over."""
         if self.status is not Status.RUNNING:

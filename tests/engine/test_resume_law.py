@@ -137,7 +137,8 @@ def items(name: str, option: int, outside: Outside) -> Behaviour:
     """Return a ForEach over leaves that ask or act."""
 
     def body(item: int, _: int) -> Behaviour:
-        return Act(f"act {item}", ("", "before", "after")[(item + option) % 3], outside)
+        act = Act(f"act {item}", ("", "before", "after")[(item + option) % 3], outside)
+        return Repeat(f"twice {item}", act, times=2) if option == 3 else act
 
     return ForEach(name, body, over=lambda _: [1, 2, 3], limit=1 + option)
 

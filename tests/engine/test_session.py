@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -17,7 +18,7 @@ from jianmu.engine.limits import Limits
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.questions import Answer
 from jianmu.errors import AlreadyAnsweredError, SetupError, StateWriteError, StoreError, ThreadBusyError
-from jianmu.nodes import Repeat, Retry
+from jianmu.nodes import ForEach, Repeat, Retry
 from jianmu.stores import MemoryStore
 from tests.anystore import Stores, each_store
 from tests.cases.leaves import nothing_left
@@ -301,17 +302,27 @@ class Checked(AsyncNode):
         return SUCCESS if await self.ask(Request("How many?", answer=int), key="n") else Status.FAILURE
 
 
+def rounds() -> Behaviour:
+    """Return a loop of two questions."""
+    return Repeat("rounds", Checked("ask"), times=2)
+
+
+def built_late() -> Behaviour:
+    """Return such a loop in the body of a ForEach, which makes it anew in each of its entries."""
+    return ForEach("each", lambda *_: rounds(), over=lambda _: ["it"])
+
+
 @each_store
 @pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("below", [rounds, built_late])
 @pytest.mark.anyio
 async def test_what_an_attempt_asks_again_in_a_closed_round_is_a_question_of_its_own(
-    any_store: Stores, is_loaded: bool
+    any_store: Stores, is_loaded: bool, below: Callable[[], Behaviour]
 ) -> None:
     """A Retry begins a Repeat anew, whose rounds have the numbers that they had: no old answer counts."""
 
     def fresh() -> Agent[Any]:
-        tree = Retry("try", Repeat("rounds", Checked("ask"), times=2), attempts=2)
-        return Agent(tree, Desk, store=any_store())
+        return Agent(Retry("try", below(), attempts=2), Desk, store=any_store())
 
     agent, ids = fresh(), list[str]()
     with anyio.fail_after(20):
@@ -327,6 +338,30 @@ async def test_what_an_attempt_asks_again_in_a_closed_round_is_a_question_of_its
             outcome = await agent.resume(answer, thread_id="t1")
     assert len({*ids}) == 3
     assert (outcome.status, outcome.suspended) == (Status.FAILURE, False)
+
+
+@each_store
+@pytest.mark.anyio
+async def test_ids_of_questions_do_not_depend_on_what_the_agent_has_done_in_other_threads(any_store: Stores) -> None:
+    """An agent that has served one thread asks in another one under the ids of an agent that has not."""
+
+    def fresh() -> Agent[Any]:
+        return Agent(Retry("try", rounds(), attempts=2), Desk, store=any_store())
+
+    async def asked(agent: Agent[Any], thread_id: str, *answers: int) -> list[str]:
+        outcome = await agent.run_until_suspend(thread_id=thread_id)
+        ids = [one.id for one in outcome.suspensions]
+        for answer in answers:
+            outcome = await agent.resume(answer)
+            ids += [one.id for one in outcome.suspensions]
+        return ids
+
+    used = fresh()
+    with anyio.fail_after(20):
+        await asked(used, "other", 1, 0, 1)
+        here = await asked(used, "t1", 1, 0)
+        await any_store.reader().delete("t1")
+        assert await asked(fresh(), "t1", 1, 0) == here
 
 
 @pytest.mark.anyio

@@ -273,6 +273,28 @@ async def test_a_delegate_goes_on_in_another_process(kind: str, tmp_path: Path) 
     assert counted == ["b"]
 
 
+async def test_an_agent_of_many_threads_keeps_their_calls_apart(tmp_path: Path) -> None:
+    """While one thread waits for an approval it serves another; then the first goes on with calls of its own."""
+    noted: list[str] = []
+
+    async def note(topic: str) -> str:
+        """Note."""
+        noted.append(topic)
+        return f"noted {topic}"
+
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        tools = [Tool(note, requires_approval=True), looks()]
+        agent: Agent[Any] = Agent(acting("act", tools)[0], Outer, store=store, clock=VirtualClock(autojump=True))
+        for thread in ("one", "two"):
+            calls = [call(f"for {thread}", "note"), call(f"look {thread}")]
+            await agent.run_until_suspend({"messages": [ai("", tool_calls=calls)]}, thread_id=thread)
+        for thread in ("two", "one"):
+            assert (await agent.resume(True, thread_id=thread)).status is SUCCESS
+            told = [message.text for message in agent.state.messages if message.role == "tool"]
+            assert told == [f"noted for {thread}", f"look {thread}/1"]
+    assert noted == ["for two", "for one"]
+
+
 async def test_a_delegate_may_need_approval() -> None:
     """It is asked about with the others, before anything is done."""
     scene = Scene(call("a"), call("b", "fine"), tools=[looks(requires_approval=True), looks("fine")])
