@@ -58,7 +58,7 @@ class SubagentLimit(Part, CallDecorator):
         calls = [one for one in reply.tool_calls if one.name in names] if reply is not None else []
         ids = [one.id for one in calls]
         before = ids.index(call.id) if call.id in ids else 0
-        given = [one for one in snapshot.delegations if one.run_id == str(self.context.run.run) and one.id not in ids]
+        given = [one for one in snapshot.delegations if one.run_id == str(self.context.run.run)]
         at_once, per_run = self._at_once(), self._per_run()
         left, free = per_run - len(given), at_once - sum(not one.is_finished for one in given)
         if before < min(left, free):

@@ -78,6 +78,14 @@ async def test_what_gives_no_instructions_is_not_noted(arguments: dict[str, Any]
     assert made.state.skill_context == []
 
 
+async def test_a_skill_that_could_not_be_read_is_not_noted(tmp_path: Path) -> None:
+    """Its file has gone since the tree was built."""
+    made = thread(tree(ScriptedModel([call("1", "read_skill", skill="letters"), "done"]), skill(tmp_path, "letters")))
+    (tmp_path / "letters" / "SKILL.md").unlink()
+    await run(made, human("write"))
+    assert made.state.skill_context == []
+
+
 async def test_the_model_is_told_when_the_text_has_rolled_out(tmp_path: Path) -> None:
     """Also in another program; while the instructions are in the request nothing is added, and never to the state."""
     path = tmp_path / "t.db"

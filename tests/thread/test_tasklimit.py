@@ -131,6 +131,19 @@ async def test_what_was_refused_stays_refused_over_a_restart(tmp_path: Path) -> 
     assert told(made) == ["A", f"'task' was not called: 1 task may be given at a time. {LATER}"]
 
 
+async def test_what_the_ledger_has_of_this_run_counts_whoever_has_written_it() -> None:
+    """One that another part of the tree has begun takes a place; one of another run, or that is over, takes none."""
+    ledger = [
+        {"id": "x", "status": "running", "run_id": "1"},
+        {"id": "y", "status": "running", "run_id": "0"},
+        {"id": "z", "status": "completed", "run_id": "1"},
+    ]
+    model = ScriptedModel([[call("a"), call("b")], "done"])
+    made = thread(limited(model, works(), at_once=2))
+    await run(made, human("go"), delegations=ledger)
+    assert [one.id for one in made.state.delegations if one.name == "task"] == ["a"]
+
+
 async def test_the_limits_may_follow_the_state() -> None:
     """A function of the snapshot says how many."""
     model = ScriptedModel([[call("a"), call("b")], "done"])
