@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 import anyio
 
@@ -32,7 +33,7 @@ class Unheard(Shown):
 
     __slots__ = ()
 
-    def take(self, piece: str) -> None:
+    def _hear(self, piece: str, kind: Literal["text", "reasoning"]) -> None:
         """Drop a piece."""
 
 

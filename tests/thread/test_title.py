@@ -58,7 +58,8 @@ async def test_the_first_exchange_gives_a_title_by_a_model_once(tmp_path: Path) 
 
 async def test_nobody_sees_the_title_come_in() -> None:
     """The request passes no projection, no token is told, and what it has cost is counted."""
-    with ScriptedModel(["With water."]) as talk, ScriptedModel(["Making tea"]) as name:
+    thinks = Turn("Making tea", reasoning="a title, hm")
+    with ScriptedModel(["With water."]) as talk, ScriptedModel([thinks]) as name:
         made = thread(Reminders("kind", turn(talk, name), remind="be kind"))
         async with made.stream({"messages": [human("tea?")]}) as events:
             told = [event async for event in events]
