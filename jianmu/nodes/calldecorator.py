@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
@@ -14,7 +15,6 @@ from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
 from py_trees.behaviour import Behaviour
 
 from jianmu.engine.context import NodeContext
-from jianmu.engine.suspend import is_suspension
 from jianmu.engine.tree import ancestors
 from jianmu.errors import RunError, SetupError, StoreError
 from jianmu.nodes.base import Wrapper, call_of, is_async, plain
@@ -34,7 +34,8 @@ class CallDecorator(Wrapper):
     out, not asked about and not counted. It is pure, and asked once for a call, also if the run is suspended and goes
     on. `async refine(call, outcome, context)` returns what the model is shown of a call that was carried out; it gets
     the whole result, which is cut at the tool's limit afterwards (that of a delegate, before). It does not ask. If it
-    raises, the result is an error that says so; only the errors of the program and the runtime end the run.
+    raises, the result is an error that says so. The errors of the program and the runtime end the run as well, and so
+    do a question and something else than an outcome; what was carried out is not carried out again then either.
     A subclass may have `on_calls(calls)`, which is told of the calls of a reply, once, before they are looked at.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
@@ -89,19 +90,18 @@ class CallDecorator(Wrapper):
             RunError: it asks, or returns something else.
         """
         path = self.context.path
+        part = copy.copy(context)
+        part.no_questions = (
+            f"node '{path}': refine() may not ask, since the call was carried out: ask in a node after it"
+        )
         try:
-            made = cast("object", await self.refine(call, outcome, context))
-        except _GOES_UP:
-            raise
+            made = cast("object", await self.refine(call, outcome, part))
         except Exception as error:  # noqa: BLE001  # the call was carried out: it keeps a result, and is not called again
+            program = _of_the_program(error)
+            if program is not None:
+                raise program from None if program is error else error
             self.context.log.warning("a result could not be refined", tool=call.name, error=str(error))
-            text = f"'{call.name}' was carried out, but its result cannot be shown: {type(error).__name__}: {error}"
-            return CallOutcome(content=cut(text, _ERROR_CHARS), is_error=True)
-        except BaseException as error:
-            if not is_suspension(error):
-                raise
-            text = f"node '{path}': refine() may not ask, since the call was carried out: ask in a node after it"
-            raise RunError(text, path=path) from None
+            return unshown(call, error)
         if isinstance(made, CallOutcome):
             return made
         text = f"node '{path}': refine() has to return a CallOutcome, not {type(made).__name__}"
@@ -110,6 +110,20 @@ class CallDecorator(Wrapper):
 
 _HOOKS = ("refuse", "refine", "on_calls")
 _ERROR_CHARS = 1000
+
+
+def unshown(call: ToolCall, error: Exception) -> CallOutcome:
+    """Return the outcome of a call that was carried out, and what came of it could not be refined."""
+    text = f"'{call.name}' was carried out, but its result cannot be shown: {type(error).__name__}: {error}"
+    return CallOutcome(content=cut(text, _ERROR_CHARS), is_error=True)
+
+
+def _of_the_program(error: Exception) -> Exception | None:
+    """Return the error itself, or the first one of a group, that ends the run; None if there is none."""
+    if isinstance(error, _GOES_UP):
+        return error
+    inner = cast("tuple[Exception, ...]", error.exceptions) if isinstance(error, ExceptionGroup) else ()
+    return next((found for one in inner if (found := _of_the_program(one)) is not None), None)
 
 
 def decorators_of(node: Behaviour) -> list[CallDecorator]:

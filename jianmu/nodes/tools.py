@@ -27,7 +27,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
-from jianmu.nodes.calldecorator import decorators_of, refined
+from jianmu.nodes.calldecorator import decorators_of, refined, unshown
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn, with_edit
@@ -260,6 +260,8 @@ class ToolExecutor(AsyncNode):
             tool = tool.replace(timeout=self._timeout())
         whole = tool.replace(max_result_chars=None) if above else tool
 
+        faults: list[Exception] = []
+
         async def act(*_: object) -> CallOutcome:  # what tells this call from others is given for the journal
             turn.begun.add(work.place)
             part = context.within(turn.scope(call), call.id)
@@ -267,7 +269,11 @@ class ToolExecutor(AsyncNode):
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
             result = await _called(whole, call, part)
             outcome = CallOutcome(content=result.content, is_error=result.is_error)
-            outcome = await refined(above, call, outcome, part)
+            try:
+                outcome = await refined(above, call, outcome, part)
+            except Exception as error:  # noqa: BLE001  # raised below: that the call was carried out is kept before
+                faults.append(error)
+                outcome = unshown(call, error)
             if context.run.events.is_heard:
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=outcome.is_error))
             content = cut(outcome.content, tool.max_result_chars) if above else outcome.content
@@ -276,10 +282,13 @@ class ToolExecutor(AsyncNode):
         act.__qualname__ = call.name
         how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}
         try:
-            return await context.once(call.id, act, call.arguments, call.raw, on_unknown=self._on_unknown, **how)
+            outcome = await context.once(call.id, act, call.arguments, call.raw, on_unknown=self._on_unknown, **how)
         except OutcomeUnknownError:
             text = f"'{call.name}' was begun before and broken off; whether it took effect is not known."
-        return turn.fail(work.place, text)
+            outcome = turn.fail(work.place, text)
+        for fault in faults:
+            raise fault
+        return outcome
 
 
 async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResult:

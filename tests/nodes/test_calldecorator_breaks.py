@@ -12,6 +12,8 @@ from py_trees.behaviour import Behaviour
 
 from jianmu import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.engine.request import Request
+from jianmu.errors import RunError
 from jianmu.message import human
 from jianmu.nodes import AskHuman, CallDecorator, CallOutcome, Race, Timer, ToolExecutor
 from jianmu.nodes import Sequence as InOrder
@@ -160,3 +162,74 @@ async def test_a_decorator_put_in_late_counts() -> None:
     root.add_child(Slow("slow", node))
     await scene.run()
     assert scene.told == [("a", "<a is done>", False)]
+
+
+async def none(*_: Any) -> Any:
+    """Return no outcome."""
+
+
+async def asks(given: ToolCall, outcome: CallOutcome, context: Any) -> CallOutcome:
+    """Ask, where nobody may."""
+    return await context.ask(Request("Really?"), key="really")
+
+
+async def asks_inside(given: ToolCall, outcome: CallOutcome, context: Any) -> CallOutcome:
+    """Ask in a task of its own."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(asks, given, outcome, context)
+    return outcome
+
+
+async def gives_up(*_: Any) -> Any:
+    """Raise what ends the run."""
+    raise RunError("the program is wrong")
+
+
+async def as_it_is(given: ToolCall, outcome: CallOutcome, context: Any) -> CallOutcome:
+    """Return the outcome."""
+    return outcome
+
+
+@pytest.mark.parametrize("fault", [none, asks, asks_inside, gives_up])
+@pytest.mark.parametrize("kind", ["same", "store"])
+async def test_a_call_is_carried_out_once_whatever_refine_does(fault: Any, kind: str, tmp_path: Path) -> None:
+    """The run ends with the error; mended, it goes on without a question, and the call is not carried out again."""
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        first, second = (
+            Scene(call("a"), call("b"), store=store, tree=lambda node, one=one: CallDecorator("d", node, refine=one))
+            for one in (fault, as_it_is)
+        )
+        with pytest.raises(RunError):
+            await first.run(thread_id="t")
+        after = first if kind == "same" else second
+        if kind == "same":
+            after.agent.tree.root._refine = as_it_is
+        made = await after.agent.recover("t")
+        assert (made.status, made.suspensions) == (SUCCESS, ())
+    assert (sorted(first.log), second.log) == (["a begins", "a ends", "b begins", "b ends"], [])
+    text = "'work' was carried out, but its result cannot be shown: RunError: "
+    assert [one.text.startswith(text) for one in after.results] == [True, True]
+
+
+async def test_a_delegate_works_once_whatever_refine_does(tmp_path: Path) -> None:
+    """What came of it is kept, and refined when the decorator is mended."""
+    worked: list[str] = []
+
+    def build() -> Behaviour:
+        return Do("work", lambda node: (worked.append("x"), node.write_state({"final_answer": "saw"}))[1])
+
+    async with SQLiteStore(tmp_path / "s.db") as store:
+
+        def scene(fault: Any) -> Scene:
+            box = [delegate("one", build, state_schema=ReActState)]
+            return Scene(
+                given("one"), store=store, tree=lambda _: CallDecorator("d", acting("act", box)[0], refine=fault)
+            )
+
+        for fault in (none, asks, gives_up):
+            with pytest.raises(RunError):
+                await scene(fault).run(thread_id=fault.__name__)
+            after = scene(as_it_is)
+            assert (await after.agent.recover(fault.__name__)).status is SUCCESS
+            assert after.told == [("one", "saw", False)]
+    assert worked == ["x"] * 3
