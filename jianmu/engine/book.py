@@ -212,8 +212,9 @@ def _taking(theirs: Record) -> Decision:
     def decide(mine: Record) -> Record | None:
         if theirs.status == "open" and mine.status != "open":
             return None
-        own = {"consumed_at": mine.consumed_at or theirs.consumed_at, "unused": mine.unused or theirs.unused}
-        after = theirs.model_copy(update=own)
+        consumed, unused = mine.consumed_at or theirs.consumed_at, mine.unused or theirs.unused
+        is_all = (consumed, unused) == (theirs.consumed_at, theirs.unused)
+        after = theirs if is_all else theirs.model_copy(update={"consumed_at": consumed, "unused": unused})
         return None if after == mine else after
 
     return decide

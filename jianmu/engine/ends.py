@@ -20,8 +20,8 @@ class Log(Protocol):
         """Save what the pass must not see before it is saved."""
         ...
 
-    async def after_pass(self) -> None:
-        """Save the pass, or have it saved."""
+    async def after_pass(self) -> bool:
+        """Save the pass, or have it saved; whether that was waited for, and the loop has turned."""
         ...
 
     def freeze(self) -> None:

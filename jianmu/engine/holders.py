@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -14,7 +14,11 @@ PROC = Path("/proc")
 
 def this_process(token: str) -> str:
     """Return the text of a holder in this process; `token` tells it from others of the process."""
-    pid = os.getpid()
+    return _told(os.getpid(), token)
+
+
+@lru_cache(maxsize=256)
+def _told(pid: int, token: str) -> str:
     return json.dumps({"host": _host(), "pid": pid, "started": _own_start(pid), "token": token})
 
 

@@ -147,8 +147,7 @@ class Holding:
         self.recording.begin(stored, point)
         self._rows.clear()
         self._thread_id = thread_id
-        self._number = 0 if stored is None else stored.thread.number
-        self._seen = 0 if stored is None else stored.thread.mail
+        self._number, self._seen = (0, 0) if stored is None else (stored.thread.number, stored.thread.mail)
         self._made_at = stored.thread.created_at if stored is not None else self._lease and self._lease.made_at
         self.was_kept = stored is not None
         self.is_due = stored is not None and stored.thread.wake_at is not None
@@ -228,8 +227,8 @@ class Holding:
         lease = self._lease
         if lease is None:
             raise StoreError("the thread is held by nobody here: nothing can be saved", thread_id=self._thread_id)
-        covered, number = self._asked, self._number + 1
-        has_to_last, self._has_to_last = self._has_to_last, False
+        covered, number, has_to_last = self._asked, self._number + 1, self._has_to_last
+        self._has_to_last = False
         rows = [replace(row, came=number, went=number if is_done else None) for row, is_done in self._rows]
         try:
             cut = self.recording.cut(number, self._standing(), what)
@@ -371,13 +370,15 @@ class Holding:
         except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines
             self._fail(error)
 
-    async def after_pass(self) -> None:
-        """Save the pass, or have it saved: by `level`; look for mail from now on."""
+    async def after_pass(self) -> bool:
+        """Save the pass, or have it saved: by `level`; look for mail from now on. Whether the store was waited for."""
+        number = self._number
         self.attendance.begin()
         if self.level == "sync" or (self.level == "exit" and self._context.interaction.has_unshown):
             await self.flush()
         else:
             self.attendance.stir()
+        return self._number != number
 
     def wake(self) -> None:
         """Have a live run keep what was said."""

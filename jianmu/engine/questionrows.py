@@ -15,6 +15,7 @@ from jianmu.errors import CorruptRecordError
 
 COLUMNS = ("id", "thread_id", "status", "assignee", "expires_at", "reason")
 ENDED = ("answer", "ended_at", "source", "why")
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `json.dumps` would make one each time
 
 
 def row_of(record: Record, *, came: int, consumed: int | None = None, went: int | None = None) -> QuestionRow:
@@ -105,7 +106,7 @@ def move_of(before: Record, after: Record, *, now: datetime | None, by: str | No
 
 def text_of(value: object) -> str:
     """Return a JSON value as compact text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def seconds(at: datetime | None) -> float | None:

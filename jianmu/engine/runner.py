@@ -192,16 +192,15 @@ class ReactiveRunner(Generic[S]):
             self.passing.one()
             if self.root.status is not Status.RUNNING:
                 return End(self.root.status)
-            if self.log is not None:
-                await self.log.after_pass()
+            has_turned = self.log is not None and await self.log.after_pass()
             if self.tasks.is_asked:
                 await self.host.ready()
             self.tasks.carry_out()
-            end = await self._rest(until_suspend)
+            end = await self._rest(until_suspend, has_turned=has_turned)
             if end is not None:
                 return end
 
-    async def _rest(self, until_suspend: bool) -> End | None:
+    async def _rest(self, until_suspend: bool, *, has_turned: bool) -> End | None:
         """Wait until the next pass is due, or until the run ends; at least one scheduling point."""
         clock = self.context.clock
         has_waited = False
@@ -217,7 +216,7 @@ class ReactiveRunner(Generic[S]):
             await self.host.ready()
             due = self.passing.next_due()
             if due is not None and due <= clock.now():
-                return None if has_waited else await checkpoint()
+                return None if has_waited else await (checkpoint_if_cancelled if has_turned else checkpoint)()
             has_waited = True
             counts = not self._is_only_asking()
             await clock.wait(self.wake.armed(), self._until(due) if counts else due)

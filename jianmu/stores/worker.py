@@ -78,12 +78,16 @@ class Worker:
         """Return what a function has returned in the thread."""
         await checkpoint_if_cancelled()
         here = _loop.get(None) or _Loop()
-        async with here.gate(self):
+        gate = here.gate(self)
+        await gate.acquire() if gate.locked() else gate.acquire_nowait()
+        try:
             piece = Piece(work, here.token(), here.new_event())
             del work
-            with anyio.CancelScope(shield=True):
+            with here.new_scope(shield=True):
                 self._hand_over(piece)
                 await piece.done.wait()
+        finally:
+            gate.release()
         return piece.found()
 
     def _hand_over(self, piece: Piece[Any]) -> None:
@@ -114,7 +118,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.token = ref[Any](current_token().native_token)  # weak: this is kept as long as the loop itself
-        self.new_event = type(anyio.Event())  # the loop's own class
+        self.new_event, self.new_scope = type(anyio.Event()), type(anyio.CancelScope())  # the loop's own classes
         self._gates = WeakKeyDictionary[Worker, anyio.Lock]()
         _loop.set(self)
 
