@@ -64,7 +64,7 @@ async def test_a_question_survives_a_restart(kind: str, tmp_path: Path) -> None:
         if kind == "checkpoint":
             two.agent.load_checkpoint(one.agent.dump_checkpoint())
         (question,) = (await two.agent.resume("red", thread_id="t")).suspensions
-        assert (question.message, two.log) == ("c: sure?", ["a begins", "c asks", "a ends"])
+        assert (question.message, sorted(two.log)) == ("c: sure?", ["a begins", "a ends", "c asks"])
         if kind == "checkpoint":
             three.agent.load_checkpoint(two.agent.dump_checkpoint())
         assert (await three.agent.resume("yes", thread_id="t")).status is SUCCESS
