@@ -10,6 +10,7 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.control import Steps
+from jianmu.errors import SetupError
 from jianmu.message import Message
 from jianmu.model.base import ChatModel, ModelRequest, Settings
 from jianmu.nodes import Sequence as InOrder
@@ -68,6 +69,8 @@ class Compact(Part, RequestProjection):
         settings: Settings | None = None,
     ) -> None:
         check_child(f'Compact("{name}", child, model=...)', child)
+        if messages is None and tokens is None:
+            raise SetupError(f'Compact("{name}", child) limits nothing: give messages=... or tokens=...')
         summary = Summary("summary", model=Nobody() if model is None else model, settings=settings)
         due = WhenDue("when due", summary, is_due=self._is_due)
         super().__init__(name, InOrder("in order", memory=True, children=[due, child]))
@@ -101,11 +104,9 @@ class Compact(Part, RequestProjection):
         newest = next((one for one in reversed(request.messages) if one.role == "human" and not is_added(one)), None)
         stays = [one for one in request.messages[:place] if _is_fixed(one) or one is newest]
         rest = [*request.messages[place:]]
-        whole = len(rest)
-        if is_over:
-            rest = self._cut(rest, newest)
-        told = _told(text, has_gap=len(rest) < whole)
-        return replace(request, messages=_opened([*stays, *rest], told, f"summary:{self.context.path}"))
+        kept = self._cut(rest, newest) if is_over else rest
+        told = _told(text, has_gap=len(kept) < len(rest))
+        return replace(request, messages=_opened([*stays, *kept], told, f"summary:{self.context.path}"))
 
     def _cut(self, messages: Sequence[Message], newest: Message | None) -> list[Message]:
         """Return what there is room for of messages, and what always stays."""

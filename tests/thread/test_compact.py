@@ -374,5 +374,7 @@ def test_trees_and_options_that_cannot_work_are_refused() -> None:
     for option, wanted in wrong:
         with pytest.raises(SetupError, match=rf'Compact\("c", child, {next(iter(option))}=...\) takes {wanted}'):
             Compact("c", think(), model=None, **option)
+    with pytest.raises(SetupError, match=r'Compact\("c", child\) limits nothing: give messages=... or tokens=...'):
+        Compact("c", think(), model=None, tokens=None)
     with pytest.raises(SetupError, match=r'Compact\("c", child, count=...\) takes a function, not 7'):
         Compact("c", think(), model=None, count=7)  # pyright: ignore[reportArgumentType]  # a user's mistake
