@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, cast  # Any: snapshots are the users'
 
@@ -11,10 +11,10 @@ from py_trees.behaviour import Behaviour
 from pydantic import JsonValue
 
 from jianmu.engine.tree import ancestors
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import ModelError, RunError, SetupError
 from jianmu.message import Message, human
 from jianmu.model.base import ModelRequest
-from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, call_of, checked, plain, whole
+from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, call_of, checked, plain, plain_methods, whole
 from jianmu.nodes.pairing import Pairing
 
 Projection: TypeAlias = Callable[[ModelRequest, Any], ModelRequest]
@@ -52,6 +52,7 @@ class RequestProjection(Wrapper):
     def __init__(self, name: str, child: Behaviour, *, project: Projection | None = None) -> None:
         super().__init__(name, child)
         self._project = project
+        plain_methods(self, "project")
         if project is not None:
             plain(self, "project", project)
         elif type(self).project is RequestProjection.project:
@@ -62,6 +63,9 @@ class RequestProjection(Wrapper):
         """Return the request as the model is to see it."""
         assert self._project is not None
         return self._project(request, snapshot)
+
+    def on_failed(self, error: ModelError) -> None:
+        """Be told that a request which this has changed has failed; what it adds may be why."""
 
     def apply(self, request: ModelRequest) -> ModelRequest:
         """Project a request on the newest snapshot; writes are refused meanwhile."""
@@ -165,15 +169,18 @@ class ContextBudget(RequestProjection):
 
 def projected(node: Behaviour, request: ModelRequest, pair: Pairing) -> ModelRequest:
     """Return a request after all projections above a node, the nearest first, and the pairing check."""
-    found: list[RequestProjection] = []
-    for above in ancestors(node):
-        if getattr(above, "inner_state", None) is not None:
-            break
-        if isinstance(above, RequestProjection):
-            found.append(above)
-    for above in sorted(found, key=lambda one: one.is_late):
+    for above in sorted(projections_of(node), key=lambda one: one.is_late):
         request = above.apply(request)
     return replace(request, messages=pair(request.messages))
+
+
+def projections_of(node: Behaviour) -> Iterator[RequestProjection]:
+    """Yield the projections above a node, the nearest first."""
+    for above in ancestors(node):
+        if getattr(above, "inner_state", None) is not None:
+            return
+        if isinstance(above, RequestProjection):
+            yield above
 
 
 def tokens_of(message: Message) -> int:

@@ -28,7 +28,7 @@ from jianmu.model.base import ChatModel, Delta, Event, Finish, ModelRequest, Set
 from jianmu.nodes.base import TEXT, Option, call_of
 from jianmu.nodes.output import Output, correction
 from jianmu.nodes.pairing import Pairing
-from jianmu.nodes.projections import projected
+from jianmu.nodes.projections import projected, projections_of
 from jianmu.nodes.streaming import Pausing, Shown
 
 Prompt: TypeAlias = str | Callable[[Any], str | None] | None
@@ -95,12 +95,21 @@ class ModelNode(AsyncNode):
         self._spent = Usage()
         try:
             async with self._ready():
-                return await self._work()
+                return await self._asked()
         except FAILS as error:
             self.feedback_message = str(error)
             self.context.log.warning("the model failed", error=type(error).__name__, reason=str(error))
         self._failed()
         return Status.FAILURE
+
+    async def _asked(self) -> Status:
+        """Do the work; tell the projections above of a request that has failed."""
+        try:
+            return await self._work()
+        except ModelError as error:
+            for above in projections_of(self):
+                above.on_failed(error)
+            raise
 
     @abstractmethod
     async def _work(self) -> Status:

@@ -9,9 +9,8 @@ from typing import Any, ClassVar  # Any: snapshots
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
-from jianmu.engine.control import Steps
 from jianmu.engine.node import Node
-from jianmu.errors import BadRequestError
+from jianmu.errors import BadRequestError, ContextTooLongError, ModelError, ModelRefusedError
 from jianmu.message import human
 from jianmu.model.base import ModelRequest
 from jianmu.nodes.llm import AgentLLMNode
@@ -25,6 +24,8 @@ from jianmu.tool.types import ImageBytes, TextPart
 
 TOGETHER = LARGEST
 """Bytes of images that one request has."""
+REFUSED = (BadRequestError, ContextTooLongError, ModelRefusedError)
+"""How a request fails that is not taken for what it holds."""
 
 
 class ShownImages(Part, RequestProjection):
@@ -32,8 +33,8 @@ class ShownImages(Part, RequestProjection):
 
     They are a message at its end. A file that is gone, or is no longer what was asked for, is told as a text, and so
     are images for which there is no room. Reads `viewed_images` and the folder of the thread. With a ForgetImages after
-    the model an image is in the requests up to the first one that succeeds. A request that is raised as one that no
-    provider takes (BadRequestError) may be so for its images: they are forgotten, or no later one would be taken.
+    the model an image is in the requests up to the first one that succeeds. One that was refused for what it holds may
+    have been so for its images: they are forgotten, or no later one would be taken.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -54,13 +55,10 @@ class ShownImages(Part, RequestProjection):
         self.folders = checked_folders(f'ShownImages("{name}", child, ', folders)
         self.shown: Mapping[str, ViewedImage] = {}
 
-    def steps(self) -> Steps:
-        """Tick the child; forget the images of a request that cannot be taken."""
-        try:
-            return (yield from super().steps())
-        except BadRequestError:
+    def on_failed(self, error: ModelError) -> None:
+        """Forget the images of a request that cannot be taken, neither now nor later."""
+        if isinstance(error, REFUSED):
             self.forget()
-            raise
 
     def forget(self) -> None:
         """Forget what the last request had, as far as it has not come anew since."""

@@ -15,11 +15,20 @@ import pytest
 
 from jianmu.agent import Agent
 from jianmu.engine.state import Clear, StateManager
-from jianmu.errors import BadRequestError, ModelUnavailableError, SetupError
+from jianmu.errors import (
+    BadReplyError,
+    BadRequestError,
+    ContextTooLongError,
+    ModelError,
+    ModelRefusedError,
+    ModelUnavailableError,
+    RateLimitedError,
+    SetupError,
+)
 from jianmu.message import Message, ai, human
 from jianmu.model import ModelRequest, ScriptedModel
 from jianmu.model.translate import wire_messages
-from jianmu.nodes import AgentLLMNode, ContextBudget, Repeat, ToolExecutor, action
+from jianmu.nodes import AgentLLMNode, ContextBudget, Repeat, Retry, ToolExecutor, action
 from jianmu.nodes import Sequence as InOrder
 from jianmu.prebuilt import ReActState
 from jianmu.stores import SQLiteStore
@@ -238,10 +247,11 @@ async def test_images_together_are_bounded(tmp_path: Path) -> None:
 # ForgetImages
 
 
-async def test_a_request_that_fails_forgets_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", [ModelUnavailableError, RateLimitedError, BadReplyError])
+async def test_a_request_that_may_succeed_later_forgets_nothing(tmp_path: Path, family: type[ModelError]) -> None:
     """The model is not reached: the image is in the next run's request, and forgotten when that has succeeded."""
     scene = Scene(tmp_path, a=PNG)
-    with ScriptedModel([ModelUnavailableError("down", model="m"), "fine"]) as model:
+    with ScriptedModel([family("down", model="m"), "fine"]) as model:
         made = thread(scene.looking(model))
         assert await run(made, human("look"), viewed_images=scene.refer("a")) is FAILURE
         assert dict(made.state.viewed_images) == scene.refer("a")
@@ -262,6 +272,20 @@ async def test_an_image_that_no_provider_takes_is_not_sent_for_ever(tmp_path: Pa
             assert (await made.recover("t")).status is SUCCESS
             assert await run(made, human("again")) is SUCCESS
     assert [len(images(one)) for one in model.requests] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("family", [ModelRefusedError, ContextTooLongError])
+async def test_an_image_that_is_refused_is_not_sent_again(tmp_path: Path, family: type[ModelError]) -> None:
+    """The node fails; the images of that request are in no later one: another attempt, or a later run."""
+    scene = Scene(tmp_path, a=PNG + b"cut off")
+    for tries in (1, 2):
+        with ScriptedModel([family("no", model="m"), "fine"]) as model:
+            think = Retry("tries", AgentLLMNode("think", model=model), attempts=tries)
+            made = thread(ShownImages("images", think, folders=scene.folders))
+            assert await run(made, human("look"), viewed_images=scene.refer("a")) is (SUCCESS if tries > 1 else FAILURE)
+            assert made.state.viewed_images == {}
+            assert tries > 1 or await run(made, human("again")) is SUCCESS
+        assert [len(images(one)) for one in model.requests] == [1, 0]
 
 
 async def test_only_what_the_last_request_had_is_forgotten(tmp_path: Path) -> None:
