@@ -182,6 +182,16 @@ def is_async(fn: object) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # its kind is looked at
 
 
+def plain_methods(node: Behaviour, *names: str) -> None:
+    """Refuse methods of a subclass that cannot be called inside a pass."""
+    for name in names:
+        if is_async(getattr(node, name)):
+            raise SetupError(
+                f"{type(node).__name__}.{name}() is called inside the pass, where nothing is awaited: "
+                f"write `def {name}(...)`, not `async def {name}(...)`"
+            )
+
+
 def plain(node: Behaviour, option: str, fn: object) -> None:
     """Refuse what cannot be called inside a pass."""
     if not callable(fn):

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
@@ -17,7 +18,7 @@ from py_trees.behaviour import Behaviour
 from jianmu.engine.context import NodeContext
 from jianmu.engine.tree import ancestors
 from jianmu.errors import RunError, SetupError, StoreError
-from jianmu.nodes.base import Wrapper, call_of, is_async, plain
+from jianmu.nodes.base import Wrapper, call_of, is_async, plain, plain_methods
 from jianmu.nodes.turn import CallOutcome
 from jianmu.tool.cut import cut
 from jianmu.tool.types import ToolCall
@@ -32,8 +33,10 @@ class CallDecorator(Wrapper):
 
     `refuse(call, snapshot)` returns None, or a text that is the call's result, an error; the call is then not carried
     out, not asked about and not counted. It is pure, and asked once for a call, also if the run is suspended and goes
-    on. `async refine(call, outcome, context)` returns what the model is shown of a call that was carried out; it gets
-    the whole result, which is cut at the tool's limit afterwards (that of a delegate, before). It does not ask. If it
+    on. A subclass may have `refuse_again(call, snapshot)`, which is asked of a call that passed and was not begun since
+    its reply waited for people: of what may have become wrong meanwhile, also in another program.
+    `async refine(call, outcome, context)` returns what the model is shown of a call that was carried out; it gets the
+    whole result, which is cut at the tool's limit afterwards (that of a delegate, before). It does not ask. If it
     raises, the result is an error that says so. The errors of the program and the runtime end the run as well, and so
     do a question and something else than an outcome; what was carried out is not carried out again then either.
     A subclass may have `on_calls(calls)`, which is told of the calls of a reply, once, before they are looked at.
@@ -46,7 +49,8 @@ class CallDecorator(Wrapper):
         refine: changes what comes of a call.
 
     Raises:
-        SetupError: it does nothing, or `refine` is no `async def`.
+        SetupError: it does nothing, or one of the functions or methods cannot be called: only `refine` is an
+            `async def`.
     """
 
     def __init__(
@@ -54,6 +58,9 @@ class CallDecorator(Wrapper):
     ) -> None:
         super().__init__(name, child)
         self._refuse, self._refine = refuse, refine
+        plain_methods(self, "refuse", "refuse_again", "on_calls")
+        if not is_async(self.refine):
+            raise SetupError(f"{type(self).__name__}.refine() is awaited: write `async def refine(...)`")
         if refuse is not None:
             plain(self, "refuse", refuse)
         if refine is not None and not is_async(refine):
@@ -70,18 +77,24 @@ class CallDecorator(Wrapper):
         """Return why a call is not to be carried out, for the model, or None."""
         return None if self._refuse is None else self._refuse(call, snapshot)
 
+    def refuse_again(self, call: ToolCall, snapshot: Any) -> str | None:
+        """Return why a call that has waited for people is not to be carried out after all, or None."""
+
     async def refine(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:
         """Return what the model is to be shown of a call that was carried out."""
         return outcome if self._refine is None else await self._refine(call, outcome, context)
 
-    def refusal_of(self, call: ToolCall) -> str | None:
+    def refusal_of(self, call: ToolCall, *, again: bool = False) -> str | None:
         """Return what the node says of a call on the newest snapshot; writes are refused meanwhile."""
+        name = "refuse_again" if again else "refuse"
         with _only_looking(self.context):
-            text = cast("object", self.refuse(call, self.read_state()))
+            text = cast("object", getattr(self, name)(call, self.read_state()))
         if text is None or (isinstance(text, str) and text):
             return text
+        if inspect.iscoroutine(text):
+            text.close()
         path, kind = self.context.path, "an empty one" if text == "" else type(text).__name__
-        raise RunError(f"node '{path}': refuse() has to return a text or None, not {kind}", path=path)
+        raise RunError(f"node '{path}': {name}() has to return a text or None, not {kind}", path=path)
 
     async def refined(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:
         """Return what the node makes of an outcome.
@@ -108,7 +121,7 @@ class CallDecorator(Wrapper):
         raise RunError(text, path=path)
 
 
-_HOOKS = ("refuse", "refine", "on_calls")
+_HOOKS = ("refuse", "refuse_again", "refine", "on_calls")
 _ERROR_CHARS = 1000
 
 

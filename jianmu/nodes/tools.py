@@ -204,11 +204,11 @@ class ToolExecutor(AsyncNode):
 
     def _refusal(self, turn: Turn, place: int) -> str | None:
         """Return why a call is not to be carried out, or None; what was begun is not refused any more."""
-        above = decorators_of(self)
-        if above and place not in turn.judged and turn.broken_off(place, self.context) is None:
-            said = (one.refusal_of(turn.calls[place]) for one in above)
-            turn.judged[place] = next((text for text in said if text is not None), None)
-        return turn.judged.get(place)
+        above, known = decorators_of(self), turn.judged.get(place)
+        if above and known is None and turn.broken_off(place, self.context) is None:
+            said = (one.refusal_of(turn.calls[place], again=place in turn.judged) for one in above)
+            turn.judged[place] = known = next((text for text in said if text is not None), None)
+        return known
 
     def _first(self, wish: Wish) -> Step:
         """Return what has to be asked about a call before it is begun, or the verdict that nothing has to be."""

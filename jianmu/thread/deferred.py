@@ -2,7 +2,8 @@
 
 1. The model is not shown the schema of a tool that it has not found; that is the first defence.
 2. A call of such a tool is not carried out, and its result says how the tool is found; that is the second.
-3. What was found holds for the catalogue as it was: if a tool has another schema by now, all are hidden again.
+3. What was found holds for the catalogue as it was: if a tool has another schema by now, all are hidden again, and a
+   call that has waited for approval meanwhile is not carried out.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class DeferredTools(Part, RequestProjection, CallDecorator):
     The nodes below have all tools; in a request the schemas of those that were not found are left out, and the system
     prompt has their names. A call of one of them is not carried out: its result says how the tool is found.
     Reads `promoted`, which `tool_search` writes: what was found in a catalogue with another hash counts for nothing.
-    Boxes whose tools change while they are open are followed.
+    Boxes whose tools change while they are open are followed. A call whose approval was open while a tool has changed,
+    here or in the program before, is not carried out: what the person has approved may be something else by now. The
+    model is told so; when it has found the tool again and calls it, it is asked about anew.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -106,6 +109,15 @@ class DeferredTools(Part, RequestProjection, CallDecorator):
             return None
         how = f'{self.search}(query="{SELECT}{call.name}")'
         return f"'{call.name}' is a deferred tool and was not called: find it with {how} first, then call it."
+
+    def refuse_again(self, call: ToolCall, snapshot: Any) -> str | None:
+        """Refuse the call of a tool that was found, and is hidden since the tools have changed."""
+        if call.name not in self.catalogue.hidden(snapshot.promoted):
+            return None
+        how = f'{self.search}(query="{SELECT}{call.name}")'
+        return (
+            f"'{call.name}' was not called: deferred tools have changed since. Find it with {how}, then call it again."
+        )
 
     def _names(self, hidden: Sequence[str]) -> str:
         more = f", and {len(hidden) - NAMES} more" if len(hidden) > NAMES else ""

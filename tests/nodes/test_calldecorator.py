@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from jianmu.engine.events import ToolCalled, ToolReturned
 from jianmu.engine.limits import Limits
 from jianmu.engine.request import Request
 from jianmu.errors import RunError, SetupError
-from jianmu.nodes import CallDecorator, Repeat
+from jianmu.nodes import CallDecorator, Repeat, RequestProjection
 from jianmu.nodes.delegating import acting
 from jianmu.nodes.turn import CallOutcome
 from jianmu.prebuilt import ReActState, delegate
@@ -342,3 +343,68 @@ def test_a_decorator_that_does_nothing_is_refused() -> None:
         CallDecorator("d", leaf(), refine=no_b)  # pyright: ignore[reportArgumentType]  # it is refused
     with pytest.raises(SetupError, match=r"refuse=...\) is called inside the pass, where nothing is awaited"):
         CallDecorator("d", leaf(), refuse=louder)  # pyright: ignore[reportArgumentType]  # it is refused
+
+
+def test_methods_that_cannot_be_called_as_they_are_are_refused() -> None:
+    """As functions are: with the line to write, and no coroutine is left behind."""
+
+    class Waiting(CallDecorator):
+        async def refuse(self, call: ToolCall, snapshot: Any) -> Any: ...
+
+    class Told(CallDecorator):
+        async def on_calls(self, calls: Sequence[ToolCall]) -> Any: ...
+
+    class Later(CallDecorator):
+        async def refuse_again(self, call: ToolCall, snapshot: Any) -> Any: ...
+
+    class Projecting(RequestProjection):
+        async def project(self, request: Any, snapshot: Any) -> Any: ...
+
+    where = "is called inside the pass, where nothing is awaited"
+    for cls, name in ((Waiting, "refuse"), (Told, "on_calls"), (Later, "refuse_again"), (Projecting, "project")):
+        with pytest.raises(SetupError) as caught:
+            cls("d", Do("leaf", lambda _: SUCCESS))
+        line = f"write `def {name}(...)`, not `async def {name}(...)`"
+        assert str(caught.value) == f"{cls.__name__}.{name}() {where}: {line}"
+
+    class Sync(CallDecorator):
+        def refine(self, call: ToolCall, outcome: CallOutcome, context: Any) -> Any: ...
+
+    with pytest.raises(SetupError, match=r"Sync.refine\(\) is awaited: write `async def refine\(...\)`"):
+        Sync("d", Do("leaf", lambda _: SUCCESS))
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_refusal_that_would_have_to_be_awaited_is_refused() -> None:
+    """One that hides it until it is called, too; its coroutine is not left behind."""
+    with pytest.raises(RunError, match=r"refuse\(\) has to return a text or None, not coroutine"):
+        await guarded(call("a"), tree=under({"refuse": lambda given, _: louder(given, CallOutcome(), None)})).run()
+    gc.collect()
+
+
+class Again(Ledger):
+    """Refuses a call that has waited."""
+
+    def refuse_again(self, call: ToolCall, snapshot: Any) -> str | None:
+        """Refuse c."""
+        self.told.append(f"{call.id}??")
+        return "too late" if call.id == "c" else None
+
+
+@pytest.mark.parametrize("kind", ["same", "store", "checkpoint"])
+async def test_a_call_that_has_waited_may_be_refused_again(kind: str, tmp_path: Path) -> None:
+    """Only those that passed are asked about, and what was begun goes on."""
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        options: dict[str, Any] = {"store": store} if kind == "store" else {}
+        calls = [call("a", "pay"), call("b"), call("c"), call("d", "asks")]
+        one, two = (guarded(*calls, tree=lambda node: Again("d", node), **options) for _ in "12")
+        await one.run(thread_id="t")
+        told = one.agent.tree.root.told[:]
+        assert told == ["abcd", "a?", "b?", "c?", "d?"]
+        if kind == "checkpoint":
+            two.agent.load_checkpoint(one.agent.dump_checkpoint())
+        two = one if kind == "same" else two
+        assert (await two.agent.resume(True, thread_id="t")).suspended
+        await two.agent.resume("yes", thread_id="t")
+    assert two.agent.tree.root.told == [*(told if kind == "same" else []), "a??", "c??", "d??"]
+    assert [text for _, text, _ in two.told] == ["a is done", "abcd, not b", "too late", "d is done: yes"]

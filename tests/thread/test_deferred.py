@@ -183,6 +183,53 @@ async def test_another_catalogue_hides_what_was_found(tmp_path: Path) -> None:
     assert ran == ["a"]
 
 
+CHANGED = (
+    "'a' was not called: deferred tools have changed since. "
+    'Find it with tool_search(query="select:a"), then call it again.'
+)
+
+
+@pytest.mark.parametrize("change", ["same", "words", "schema", "new"])
+async def test_an_approval_holds_for_the_tools_as_they_were(change: str, tmp_path: Path) -> None:
+    """Two calls wait for approval when the program is changed: what is hidden now is not called, the other one is.
+
+    It is found and called again, and asked about anew.
+    """
+    pay, b = act("pay", requires_approval=True), act("b", requires_approval=True)
+    a = act("a", requires_approval=True)
+    now = {
+        "same": [a, b],
+        "words": [act("a", "Other words.", requires_approval=True), b],
+        "schema": [Tool(other, name="a", description="Do a.", requires_approval=True), b],
+        "new": [a, b, act("new")],
+    }[change]
+    turns = [find("select:a"), call("a", "again"), "fine"] if change != "same" else ["fine"]
+    async with SQLiteStore(tmp_path / "s.db") as store:
+        first = made([find("select:a", "f"), [call("a"), call("pay")]], a, b, more=[pay], store=store)
+        await first.run_until_suspend(GO, thread_id="t")
+        agent = made(turns, *now, more=[pay], store=store)
+        waits = await agent.recover("t")
+        assert [one.tool_call_id for one in waits.suspensions] == ["a", "pay"]
+        half = await agent.resume(True, suspension_id=waits.suspensions[0].id, thread_id="t")
+        assert [one.tool_call_id for one in half.suspensions] == ["pay"]
+        after = await agent.resume(True, suspension_id=half.suspensions[0].id, thread_id="t")
+        assert results(agent)[1] == (("a did ", False) if change == "same" else (CHANGED, True))
+        assert results(agent)[2] == ("pay did ", False)
+        assert [one.tool_call_id for one in after.suspensions] == ([] if change == "same" else ["again"])
+    assert sorted(ran) == (["a", "pay"] if change == "same" else ["pay"])
+
+
+async def test_an_approval_holds_for_the_tools_of_a_box_as_they_were() -> None:
+    """They change in the same program while the question is open."""
+    box = Changing()
+    box.found = (act("a", requires_approval=True),)
+    agent = made([find("select:a"), call("a"), "fine"], box)
+    await agent.run_until_suspend(GO)
+    box.found = (act("a", "Other words.", requires_approval=True),)
+    assert (await agent.resume(True)).status is SUCCESS
+    assert (ran, results(agent)[1]) == ([], (CHANGED, True))
+
+
 def other(text: str = "", more: int = 0) -> str:
     """Do something else."""
     raise AssertionError
