@@ -76,7 +76,7 @@ LINES = {
     "jianmu/engine/": 15_200,
     "jianmu/nodes/": 5_500,
     "jianmu/stores/": 2_800,
-    "jianmu/testing/": 1_900,
+    "jianmu/testing/": 1_950,
     "jianmu/thread/": 6_000,
 }
 """The lines of the parts, as they are: the engine has far more than it was to have, and gets no more."""
