@@ -33,6 +33,11 @@ class ApprovalOptions(TypedDict, total=False):
     expires: Sequence[Deadline] | None
 
 
+def is_approval(value: object) -> bool:
+    """Whether it is what an executor takes as its `approval`."""
+    return value is None or (isinstance(value, Mapping) and {*value} <= ApprovalOptions.__annotations__.keys())
+
+
 class Approvals:
     """Who may call what: asks, and remembers.
 

@@ -156,10 +156,11 @@ def names_of(node: Behaviour, option: str, given: Iterable[str]) -> frozenset[st
     Raises:
         SetupError: it is no list of texts.
     """
-    names = () if isinstance(given, str) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(cast("object", name), str) for name in names):
+    listed = cast("object", given)
+    names = tuple(given) if isinstance(listed, Iterable) and not isinstance(listed, str) else (None,)
+    if not all(isinstance(cast("object", name), str) for name in names):
         raise SetupError(f"{call_of(node, option)} takes a list of names, not {given!r}")
-    return frozenset(names)
+    return frozenset(cast("tuple[str, ...]", names))
 
 
 async def refined(

@@ -24,7 +24,7 @@ from jianmu.engine.suspend import Suspended, is_suspension
 from jianmu.engine.tree import path_of
 from jianmu.errors import OutcomeUnknownError, SetupError
 from jianmu.nodes import conversation
-from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember
+from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, is_approval
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
 from jianmu.nodes.calldecorator import decorators_of, refined, unshown
@@ -95,6 +95,8 @@ class ToolExecutor(AsyncNode):
         super().__init__(name)
         _check_word(self, "on_unknown", on_unknown, ("fail", "ask", "rerun"))
         _check_word(self, "remember", remember, ("call", "tool"))
+        if not is_approval(approval):
+            raise SetupError(f"{call_of(self, 'approval')} takes a dict of assignee and expires, not {approval!r}")
         self.tools = toolbox_of(self, tools)
         self._limit = None if limit is None else Option(self, "limit", limit, whole(1))
         self._timeout = None if timeout is None else Option(self, "timeout", timeout, _ABOVE_0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict  # Any: whatever a caller gives
+from collections.abc import Set as AbstractSet
+from typing import Any, Literal, TypeAlias, TypedDict, cast  # Any: whatever a caller gives
 
 from py_trees.behaviour import Behaviour
 from py_trees.visitors import VisitorBase
@@ -17,12 +18,13 @@ from jianmu.engine.limits import Limits
 from jianmu.errors import SetupError
 from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import Skill
-from jianmu.nodes.base import Number
+from jianmu.nodes.base import Number, is_async, whole
 from jianmu.nodes.llm import Tools
 from jianmu.nodes.replies import Prompt
 from jianmu.prebuilt.react import ActOptions
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.sandboxes import Sandboxes
+from jianmu.thread.tasklimit import COUNT
 from jianmu.tool.toolbox import Toolbox
 
 Place: TypeAlias = str | os.PathLike[str]
@@ -119,6 +121,27 @@ def _is_tools(value: Any) -> bool:  # Any: see above
     return value is None or isinstance(value, Toolbox) or (isinstance(value, Iterable) and not isinstance(value, str))
 
 
+def _is_listed(*kinds: type) -> Callable[[Any], bool]:
+    def fits(value: Any) -> bool:  # Any: see above
+        is_list = isinstance(value, Sequence | AbstractSet) and not isinstance(value, str | bytes)
+        return is_list and all(isinstance(one, kinds) for one in cast("Iterable[object]", value))
+
+    return fits
+
+
+def _is_act(value: Any) -> bool:  # Any: see above
+    return value is None or (isinstance(value, Mapping) and {*value} <= ActOptions.__annotations__.keys())
+
+
+def _number(shape: Shape, line: str, *, or_none: bool = False) -> Shape:
+    """Return the shape of a number that may follow the snapshot."""
+
+    def fits(value: Any) -> bool:  # Any: see above
+        return (value is None and or_none) or (not is_async(value) if callable(value) else shape[0](value))
+
+    return fits, f"{shape[1]}{', None' if or_none else ''}, or a function of the snapshot: {line}"
+
+
 def _is_switch_or_model(value: Any) -> bool:  # Any: see above
     return isinstance(value, (bool, str)) or callable(getattr(value, "stream", None))
 
@@ -129,14 +152,20 @@ _SHAPES: dict[str, Shape] = {
     "tools": (_is_tools, "a Toolbox, or a list of tools: tools=[search]"),
     "deferred": (_is_tools, "a Toolbox, or a list of tools: deferred=[search]"),
     **dict.fromkeys(("plan", "clarify", "eager", "uploads", "present", "vision", "loop_guard"), _SWITCH),
-    "skills": (lambda value: not _is(str, os.PathLike)(value), 'a list of folders: skills=["./skills/writing"]'),
-    "repeatable": (lambda value: not _is(str)(value), 'a list of names: repeatable=["status"]'),
+    "skills": (_is_listed(str, os.PathLike, Skill), 'a list of folders: skills=["./skills/writing"]'),
+    "repeatable": (_is_listed(str), 'a list of names: repeatable=["status"]'),
+    "act": (_is_act, f'a dict of {", ".join(ActOptions.__annotations__)}: act={{"limit": 2}}'),
+    "max_rounds": _number(whole(1), "max_rounds=20", or_none=True),
+    "context_tokens": _number(whole(1), "context_tokens=100_000"),
+    "output_chars": _number(whole(1), "output_chars=8_000", or_none=True),
+    "tasks_at_once": _number(COUNT, "tasks_at_once=3"),
+    "tasks_per_run": _number(COUNT, "tasks_per_run=20"),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),
     "title": (_is_switch_or_model, 'True, False or a model: title="openai:x"'),
     "compact": (_is_switch_or_model, 'True, False or a model: compact="openai:x"'),
 }
-"""What each option takes that is not checked by the part that it is for."""
+"""What each option takes that is not checked by its part, or whose part may be switched off."""
 
 
 def check_options(given: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from jianmu.thread.part import Part
 from jianmu.thread.task import LEDGER, Task
 from jianmu.tool.types import ToolCall
 
-_COUNT: Shape = (
+COUNT: Shape = (
     (lambda value: is_number(value, int) and 0 <= value <= MAX_DELEGATIONS),
     f"a whole number from 0 to {MAX_DELEGATIONS}, which is what the ledger holds",
 )
@@ -40,8 +40,8 @@ class SubagentLimit(Part, CallDecorator):
 
     def __init__(self, name: str, child: Behaviour, *, at_once: Number = 3, per_run: Number = 20) -> None:
         super().__init__(name, child)
-        self._at_once = Option(self, "at_once", at_once, _COUNT)
-        self._per_run = Option(self, "per_run", per_run, _COUNT)
+        self._at_once = Option(self, "at_once", at_once, COUNT)
+        self._per_run = Option(self, "per_run", per_run, COUNT)
 
     def on_bound(self) -> None:
         """Refuse a tree in which there are no tasks."""

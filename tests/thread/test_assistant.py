@@ -188,6 +188,11 @@ async def test_a_schema_without_a_field_of_a_part_is_refused() -> None:
         agent(ScriptedModel([]), state_schema=ReActState)
 
 
+async def waits(snapshot: Any) -> int:
+    """Return a number, when awaited."""
+    return 3
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -209,6 +214,27 @@ async def test_a_schema_without_a_field_of_a_part_is_refused() -> None:
         ({"sandbox": Sandboxes(lambda _: None), "folders": None}, 'give folders="./threads" as well'),
         ({"vision": True, "folders": None}, 'has no images to look at: give folders="./threads" as well'),
         ({"store": 3}, "store=3: it takes a store"),
+        ({"skills": None}, r"skills=NoneType: it takes a list of folders: skills=\["),
+        ({"skills": [3]}, r"skills=list: it takes a list of folders: skills=\["),
+        ({"act": 3}, r"act=3: it takes a dict of limit, timeout, on_unknown, remember, approval: act=\{\"limit\": 2\}"),
+        ({"act": {"limitt": 3}}, r"act=dict: it takes a dict of limit, .*: act=\{\"limit\": 2\}"),
+        ({"act": {"approval": {"who": 3}}}, r"approval=...\) takes a dict of assignee and expires, not \{'who': 3\}"),
+        ({"repeatable": 3}, r'repeatable=3: it takes a list of names: repeatable=\["status"\]'),
+        (
+            {"repeatable": [3], "loop_guard": False},
+            r'repeatable=list: it takes a list of names: repeatable=\["status"\]',
+        ),
+        (
+            {"tasks_at_once": "x"},
+            "tasks_at_once='x': it takes a whole number from 0 to 50, .*: tasks_at_once=3",
+        ),
+        ({"tasks_at_once": -1}, "tasks_at_once=-1: it takes a whole number from 0 to 50"),
+        ({"tasks_per_run": 99}, "tasks_per_run=99: it takes a whole number from 0 to 50"),
+        ({"tasks_per_run": None}, "tasks_per_run=NoneType: it takes a whole number from 0 to 50"),
+        ({"tasks_per_run": waits}, "tasks_per_run=function: it takes a whole number .*, or a function of the snapshot"),
+        ({"context_tokens": 0, "compact": False}, "context_tokens=0: it takes a whole number from 1 up, or a function"),
+        ({"output_chars": "x", "folders": None}, "output_chars='x': it takes a whole number from 1 up, None, or a"),
+        ({"max_rounds": "x", "plan": False}, "max_rounds='x': it takes a whole number from 1 up, None, or a function"),
     ],
 )
 async def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], text: str, tmp_path: Path) -> None:

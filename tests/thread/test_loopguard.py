@@ -391,3 +391,5 @@ def test_trees_in_which_nothing_could_be_counted_are_refused() -> None:
             LoopGuard("guard", inner(), warn=warn, stop=stop)  # pyright: ignore[reportArgumentType]  # it is refused
     with pytest.raises(SetupError, match=r"exempt=...\) takes a list of names, not \[3\]"):
         LoopGuard("guard", inner(), exempt=[3])  # pyright: ignore[reportArgumentType]  # it is refused
+    with pytest.raises(SetupError, match=r"exempt=...\) takes a list of names, not 3"):
+        LoopGuard("guard", inner(), exempt=3)  # pyright: ignore[reportArgumentType]  # it is refused
