@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jianmu.message import Message
 from jianmu.nodes.base import Option
+from jianmu.nodes.pairing import Held
 from jianmu.nodes.projections import groups_of
 
 Count = Callable[[Message], int]
@@ -33,7 +34,8 @@ def summarised(
 class Spans:
     """How much of a conversation a request has, counted in messages, in tokens, or both.
 
-    A message that was counted is not counted again: a long conversation costs what is new in it.
+    A message that was counted is not counted again: a long conversation costs what is new in it. It is counted anew
+    when one of its messages has changed.
 
     Args:
         messages: the most messages, or None.
@@ -44,21 +46,22 @@ class Spans:
 
     def __init__(self, messages: Option | None, tokens: Option | None, keep: Option, count: Count) -> None:
         self._limits, self._keep, self._count = (messages, tokens), keep, count
-        self._forget("", 0)
-
-    def _forget(self, first: str, start: int) -> None:
-        self._first, self._start, self._end, self._last, self._tokens = first, start, start, "", 0
+        self._held, self._tokens = Held(), 0
 
     def is_over(self, messages: Sequence[Message], start: int) -> bool:
         """Whether there is more from a place on than there is room for."""
-        first = messages[start].id if start < len(messages) else ""
-        is_known = self._start == start and self._first == first and self._end <= len(messages)
-        if not is_known or (self._end > start and messages[self._end - 1].id != self._last):
-            self._forget(first, start)
-        if self._limits[1] is not None:
-            self._tokens += sum(self._count(one) for one in messages[self._end :])
-        self._end, self._last = len(messages), messages[-1].id if messages else ""
-        return any(most < have for most, have in zip(self._room(1), (len(messages) - start, self._tokens), strict=True))
+        have = (len(messages) - start, 0 if self._limits[1] is None else self._counted(messages[start:]))
+        return any(most < count for most, count in zip(self._room(1), have, strict=True))
+
+    def _counted(self, messages: Sequence[Message]) -> int:
+        """Return the tokens of messages; what is new in them is counted, or all where one of them has changed."""
+        talk = [*messages]
+        fresh = self._held.fresh(talk)
+        if fresh is None:
+            self._tokens, fresh = 0, talk
+        self._tokens += sum(map(self._count, fresh))
+        self._held.hold(talk)
+        return self._tokens
 
     def split(self, messages: Sequence[Message], share: float | None = None) -> tuple[list[Group], list[Group]]:
         """Return what is too old and what stays, each in pieces that stay together; the newest piece always stays.

@@ -23,10 +23,11 @@ from jianmu.errors import BadRequestError, LimitExceeded, ModelUnavailableError,
 from jianmu.message import ImagePart, Message, ai, human, system, tool_result
 from jianmu.model import ScriptedModel
 from jianmu.nodes import AgentLLMNode, ContextBudget, Reminders, Repeat
+from jianmu.nodes.projections import tokens_of
 from jianmu.prebuilt import ReActState
 from jianmu.stores import SQLiteStore
 from jianmu.testing import Turn
-from jianmu.thread import Compact, PlanReminder, ThreadState
+from jianmu.thread import Compact, PlanReminder, StateMessageStore, ThreadState
 from jianmu.tool import tool
 from tests.cases.leaves import SUCCESS, nothing_left
 from tests.nodes.test_projections import MESSAGES, check_paired
@@ -145,6 +146,24 @@ async def test_tokens_are_counted_each_message_once() -> None:
     assert len(counted) == 501 + 10
     sent, _ = await request(["Short."], *said(1, 11), messages=None, tokens=100, count=lambda _: 10, keep=0.3)
     assert sent == [told("Short."), "m9", "m10", "m11"]
+
+
+async def test_a_message_that_was_edited_is_counted_anew() -> None:
+    """Edited in place between two runs, wherever it stands: the request is as small as that of another program."""
+    for place in ("m1", "m3", "m5"):
+        model, memory = ScriptedModel(["fine"] * 2), ScriptedModel(["Short."] * 9)
+        made = thread(compact(model, memory, messages=None, tokens=200))
+        assert await run(made, *said(1, 5)) is SUCCESS
+        StateMessageStore(made.state_manager).edit(place, content="word " * 200)
+        assert await run(made, human("m7")) is SUCCESS
+        assert memory.requests
+        assert sum(map(tokens_of, model.requests[1].messages)) <= 200
+    with ScriptedModel(["fine"] * 2) as model, ScriptedModel([]) as memory:
+        made = thread(compact(model, memory, messages=None, tokens=200))
+        assert await run(made, human("word " * 150, id="long"), *said(2, 3)) is SUCCESS
+        StateMessageStore(made.state_manager).edit("long", content="short")
+        assert await run(made, human("word " * 80)) is SUCCESS
+    assert asked(model)[:3] == ["short", "m2", "m3"]
 
 
 # What always stays
