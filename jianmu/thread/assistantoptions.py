@@ -58,7 +58,8 @@ class ThreadOptions(AgentOptions, total=False):
     """The options of a ready assistant; those of an Agent as well.
 
     Attributes:
-        system: the system prompt, or a function of the snapshot that returns it; where files are is told after it.
+        system: the system prompt, or a function of the snapshot that returns it. Where files are is told after it, if
+            there are tools of a sandbox that read or write them; of tools of your own, say so here.
         settings: how the model is to answer.
         output: the type that its answer has to have; it is in `structured_response` then.
         max_rounds: how many replies a run may have, 50 by default; None: as many as it takes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any  # Any: functions of the user's
 
@@ -41,11 +41,8 @@ FOLDERS = ".jianmu/threads"
 MAX_ROUNDS = 50
 TOKENS = 60_000
 TASKS_AT_ONCE, TASKS_PER_RUN = 3, 20
-FILES = (
-    "Your files are in /mnt/user-data: work in workspace; what people have sent is in uploads; what you make for them "
-    "belongs into outputs."
-)
-"""What the model is told of its files."""
+READING, WRITING = {"read_file", "bash", "python"}, {"write_file", "bash", "python"}
+"""Tools, of which it takes one to read or write a file."""
 
 
 class Parts:
@@ -87,17 +84,17 @@ class Parts:
             act = SubagentLimit("tasks", act, at_once=at_once, per_run=given.get("tasks_per_run", TASKS_PER_RUN))
         return act, box
 
-    def _prompt(self) -> Prompt:
-        """Return the system prompt, with where the files are."""
-        given = self._given.get("system")
-        if self.folders is None:
+    def _prompt(self, box: Toolbox) -> Prompt:
+        """Return the system prompt, with where the files are that the tools can read and write."""
+        given, told = self._given.get("system"), "" if self.folders is None else _files(box.names)
+        if not told:
             return given
-        return (lambda snapshot: _joined(given(snapshot))) if callable(given) else _joined(given)
+        return (lambda snapshot: _joined(given(snapshot), told)) if callable(given) else _joined(given, told)
 
     def thinking(self, model: ChatModel | str, box: Toolbox) -> Behaviour:
         """Return what asks the model, with what keeps its requests from growing with the conversation."""
         settings, output = self._given.get("settings"), self._given.get("output")
-        system, compact = self._prompt(), self._given.get("compact", True)
+        system, compact = self._prompt(box), self._given.get("compact", True)
         think = AgentLLMNode("think", model=model, tools=box, system=system, settings=settings, output=output)
         if compact is False:
             return think
@@ -155,8 +152,20 @@ class Parts:
             yield from (self._deferred, tool_search(self._deferred))
 
 
-def _joined(prompt: str | None) -> str:
-    return f"{prompt}\n\n{FILES}" if prompt else FILES
+def _files(tools: Collection[str]) -> str:
+    """Return what a model with these tools is told of its files: nothing, if it cannot read or write one."""
+    writes = not WRITING.isdisjoint(tools)
+    told = {
+        "work in workspace": writes,
+        "what people have sent is in uploads": not READING.isdisjoint(tools),
+        "what you make for them belongs into outputs": writes,
+    }
+    true = "; ".join(text for text, is_true in told.items() if is_true)
+    return f"Your files are in /mnt/user-data: {true}." if true else ""
+
+
+def _joined(prompt: str | None, told: str) -> str:
+    return f"{prompt}\n\n{told}" if prompt else told
 
 
 def _skill(given: Place | Skill) -> Skill:

@@ -19,7 +19,15 @@ from jianmu.message import human
 from jianmu.prebuilt import ReActState, react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
-from jianmu.thread import Sandboxes, ThreadFolders, ThreadState, local_sandboxes, task, thread_agent
+from jianmu.thread import (
+    Sandboxes,
+    ThreadFolders,
+    ThreadState,
+    local_sandboxes,
+    sandbox_tools,
+    task,
+    thread_agent,
+)
 from jianmu.thread.assistantoptions import AgentOptions, ThreadOptions
 from jianmu.tool import ToolCall
 from tests.cases.leaves import FAILURE, SUCCESS, nothing_left
@@ -186,6 +194,38 @@ async def test_a_schema_without_a_field_of_a_part_is_refused() -> None:
     """With the part of a state to derive from."""
     with pytest.raises(SetupError, match=r"needs the field thread_data, which ReActState lacks: class ReActState\("):
         agent(ScriptedModel([]), state_schema=ReActState)
+
+
+WHERE = "Your files are in /mnt/user-data: "
+IN, SENT, OUT = (
+    "work in workspace",
+    "what people have sent is in uploads",
+    "what you make for them belongs into outputs",
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ([], None),
+        (["ls", "glob"], None),
+        (["read_file"], f"{WHERE}{SENT}."),
+        (["write_file"], f"{WHERE}{IN}; {OUT}."),
+        (["bash"], f"{WHERE}{IN}; {SENT}; {OUT}."),
+    ],
+)
+async def test_it_is_told_of_files_what_its_tools_can_do(own: list[str], told: str | None, tmp_path: Path) -> None:
+    """Without a sandbox nothing, unless it is given such tools; a prompt of the caller stays what it is."""
+    box = sandbox_tools(local_sandboxes(ThreadFolders(tmp_path))).only(*own) if own else ()
+    for system in (None, "Be kind.", lambda _: "Be kind."):
+        model = ScriptedModel(["fine"])
+        await agent(model, box, system=system, **{**BARE, "folders": tmp_path, "sandbox": False}).run(
+            {"messages": [human("go")]}
+        )
+        assert asked(model) == [
+            *(["\n\n".join(one for one in ("Be kind." if system else None, told) if one)] if system or told else []),
+            "go",
+        ]
 
 
 async def waits(snapshot: Any) -> int:
