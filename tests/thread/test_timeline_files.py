@@ -57,6 +57,19 @@ async def test_two_calls_of_present_files_at_once_lose_nothing(tmp_path: Path) -
     assert list(second.state.artifacts) == [*first.state.artifacts, f"{OUT}/more.md"]
 
 
+async def test_two_calls_of_present_files_after_a_restart_lose_nothing(tmp_path: Path) -> None:
+    """A question of the same reply suspends before them; another program shows both files."""
+    world = World(tmp_path)
+    for name in ("report.html", "chart.png"):
+        world.folders.files("t").write(f"{OUT}/{name}", name.encode())
+    both = [call(name, "present_files", paths=[f"{OUT}/{name}"]) for name in ("report.html", "chart.png")]
+    first = await world.program([[call("q", "ask_clarification", question="Shall I?"), *both]], said())
+    assert first.outcome.suspended
+    assert first.state.artifacts == []
+    second = await world.resumed(["done"], "yes")
+    assert set(second.state.artifacts) == {f"{OUT}/report.html", f"{OUT}/chart.png"}
+
+
 async def test_a_large_result_is_in_a_file_that_a_later_program_reads(tmp_path: Path) -> None:
     """The conversation has its beginning and end, and where the whole is; the model reads it after a restart."""
     world = World(tmp_path)

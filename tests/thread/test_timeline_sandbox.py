@@ -31,6 +31,21 @@ async def test_three_tools_that_start_the_sandbox_at_once_share_one(tmp_path: Pa
     assert done.marks("think", "sandbox") == ["think", "+sandbox", "think"]
 
 
+async def test_three_tools_after_a_restart_share_one_too(tmp_path: Path) -> None:
+    """A question of the same reply suspends before any of them; another program carries them out, side by side."""
+    world = World(tmp_path)
+    ask = call("q", "ask_clarification", question="Shall I?")
+    calls = [call(str(number), "bash", command=f"echo {number} > {number}.txt; sleep 0.1") for number in range(3)]
+    first = await world.program([[ask, *calls]], said())
+    assert (first.outcome.suspended, world.made, first.state.sandbox) == (True, [], None)
+    with none_left(tmp_path):
+        second = await world.resumed(["done"], "yes")
+    (box,) = world.made
+    assert (box.starts, second.writes("sandbox")) == (1, [("act", "sandbox")])
+    assert second.state.sandbox == SandboxRef.of("t")
+    assert sorted(one.name for one in (world.thread / "workspace").iterdir()) == ["0.txt", "1.txt", "2.txt"]
+
+
 async def test_an_eager_sandbox_is_there_before_the_model_is_asked(tmp_path: Path) -> None:
     """With `eager` the field is written at the start of the run, by its node."""
     done = await World(tmp_path).program(["hello"], said(), eager=True)
