@@ -2,10 +2,12 @@
 
 1. What comes by itself comes once: it never takes the place of a title that is there.
 2. A person's rename wins, whenever it comes, and goes along into forks.
+3. A title is one line of signs that are printed, whoever gives it: terminals and logs show it as it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol  # Any: an agent of any schema, and values of its fields
 
@@ -17,6 +19,10 @@ from jianmu.tool.types import whole_text
 
 LONGEST = 60
 """Characters of a title that comes by itself."""
+_TO_TERMINALS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
+"""The sequences by which a terminal is told something, with the texts in them."""
+_JOINERS = "\u200c\u200d"
+"""They are not printed, and hold the parts of one sign together."""
 
 
 class Writing(Protocol):
@@ -32,7 +38,7 @@ def give_title(state: Writing, title: str | None, by: Literal["model", "text"] =
 
     Args:
         state: what can write the state.
-        title: the title; its white space is folded, and what is too long is cut. None and an empty one give none.
+        title: the title; made one line, and cut where it is too long. None, and one with nothing in it, give none.
         by: whom it is from: a model, or the text of the first message.
     """
     made = _short(title or "")
@@ -52,9 +58,11 @@ def give_title(state: Writing, title: str | None, by: Literal["model", "text"] =
 def renamed(title: str | None) -> dict[str, Any]:
     """Return the updates for a person's rename: `manager.update(renamed("Taxes 2026"))`.
 
-    With None the thread has no title, and may be given one again.
+    It is made one line, and is not cut. With None, or one with nothing in it, the thread has no title, and may be given
+    one again.
     """
-    return {"title": title, "title_by": "person"} if title else {"title": Clear(), "title_by": Clear()}
+    made = printed(title or "")
+    return {"title": made, "title_by": "person"} if made else {"title": Clear(), "title_by": Clear()}
 
 
 def title_of_text(messages: Iterable[Message]) -> str | None:
@@ -97,7 +105,13 @@ async def fork_thread(agent: Agent[Any], thread_id: str, new_id: str | None = No
     return made
 
 
+def printed(text: str) -> str:
+    """Return what is printed of a text, on one line."""
+    line = " ".join(_TO_TERMINALS.sub("", whole_text(text)).split())
+    return " ".join("".join(sign for sign in line if sign.isprintable() or sign in _JOINERS).split())
+
+
 def _short(text: str) -> str:
     """Return a text on one line, cut where it is too long."""
-    line = " ".join(whole_text(text).split())
+    line = printed(text)
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1].rstrip()}…"

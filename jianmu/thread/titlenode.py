@@ -16,7 +16,7 @@ from jianmu.nodes.base import FINITE, Number, Option, Shape
 from jianmu.nodes.llm import AgentLLMNode
 from jianmu.thread.asking import Nobody, SideModelNode
 from jianmu.thread.part import Kinds, Part
-from jianmu.thread.title import give_title, title_of_text
+from jianmu.thread.title import give_title, printed, title_of_text
 
 PROMPT = (
     "You name conversations. Answer with a title of at most six words, in the language of the conversation: "
@@ -104,5 +104,5 @@ def _exchange(messages: Sequence[Message]) -> str:
 
 def _title_in(reply: str) -> str:
     """Return the title in what a model has answered, without what it was told to leave out."""
-    lines = [line.strip(_AROUND) for line in reply.splitlines()]
+    lines = [printed(line).strip(_AROUND) for line in reply.splitlines()]
     return next((line for line in lines if line), "").removeprefix("Title:").strip(_AROUND)

@@ -16,6 +16,7 @@ from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.events import Token
 from jianmu.engine.limits import Limits
+from jianmu.engine.state import StateManager
 from jianmu.errors import BadRequestError, ModelUnavailableError, SetupError
 from jianmu.message import ImagePart, human
 from jianmu.model import ScriptedModel
@@ -23,7 +24,7 @@ from jianmu.nodes import AgentLLMNode, Finally, Reminders
 from jianmu.nodes import Sequence as InOrder
 from jianmu.stores import SQLiteStore
 from jianmu.testing import Turn
-from jianmu.thread import ThreadState, Title, TodosState, renamed
+from jianmu.thread import ThreadState, Title, TodosState, give_title, renamed, title_of_text
 from tests.cases.leaves import SUCCESS, nothing_left
 from tests.thread.turns import asked, run, run_stored, thread
 
@@ -83,11 +84,33 @@ async def test_without_a_model_the_text_is_the_title() -> None:
         ("Title: **Making tea**", "Making tea"),
         ("<think>hm\n\nTitle: no</think>\n\n# Making\ttea\nmore", "Making tea"),
         ("x " * 100, f"{'x ' * 29}x…"),
+        ("\x1b[0m\n\x1b[1m'Making\x1b]0;pwned\x07 tea'\x1b[0m", "Making tea"),
     ],
 )
 async def test_what_a_model_adds_is_taken_off(reply: str, title: str) -> None:
     """Quotation marks, thoughts, marks of headings and further lines are no part of the title; a long one is cut."""
     assert (await named(reply)).state.title == title
+
+
+UNSEEN = [
+    ("a\x1b[2J\x1b]0;pwned\x07b", "ab"),
+    ("a\x1b]8;;http://x.org\x1b\\b\x1bc\x9b", "abc"),
+    ("one\r\ntwo\u2028three\tfour", "one two three four"),
+    ("\u202eabc\u2066 \u200b\0\x7f\ud800", "abc \ufffd"),
+    ("\N{MAN}\u200d\N{FEMALE SIGN}\ufe0f", "\N{MAN}\u200d\N{FEMALE SIGN}\ufe0f"),
+]
+
+
+@pytest.mark.parametrize(("given", "title"), UNSEEN)
+def test_a_title_is_one_line_that_is_printed(given: str, title: str) -> None:
+    """Whoever gives it, a node, a text or a person: nothing in it tells a terminal anything."""
+    for give in (give_title, lambda state, text: state.update(renamed(text))):
+        manager = StateManager(ThreadState)
+        give(manager, given)
+        assert manager.read("title") == title
+        manager.update(renamed("\x1b[2J \n"))
+        assert (manager.read("title"), manager.read("title_by")) == (None, None)
+    assert title_of_text([human("\x1b[2J"), human(given)]) == title
 
 
 BROKEN = [
