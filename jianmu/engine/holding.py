@@ -182,8 +182,7 @@ class Holding:
         self._fail(LeaseLostError(text, thread_id=thread))
 
     def _fail(self, error: BaseException) -> None:
-        self.error = error
-        self._number = -1
+        self.error, self._number = error, -1
         self._failed(error)
 
     # Saving
@@ -265,7 +264,8 @@ class Holding:
         if cut.given_up:
             await self._look_at(cut.given_up)
         interaction.show(cut.asked)
-        self._context.events.emit(Saved())
+        if self._context.events.is_heard:
+            self._context.events.emit(Saved())
 
     # What comes from outside
 
@@ -362,9 +362,9 @@ class Holding:
         """Have the lease's keeper know that the loop turns; take over what has come, if the run waits for anything."""
         if self._keeper is not None:
             self._keeper.beat()
-        thread = self._context.thread_id
         try:
-            if self._context.interaction.all_open() and await self.store.mail(thread) != self._seen:
+            waits = self._context.interaction.all_open()
+            if waits and await self.store.mail(self._context.thread_id) != self._seen:
                 await self.read_mail()
                 self._context.signal()
         except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines

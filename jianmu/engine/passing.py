@@ -142,9 +142,10 @@ class Passing:
         events = self._context.events
         path = record.question.path
         if deed == "asked":
-            events.emit(Asked(suspension=record.question), path)
+            if events.is_heard:
+                events.emit(Asked(suspension=record.question), path)
             self._context.stir()
-        elif deed != "consumed":
+        elif deed != "consumed" and events.is_heard:
             by = record.answer.by if record.answer is not None else None
             events.emit(Answered(id=record.id, status=record.status, by=by, used=not record.unused), path)
         if deed in ("answered", "expired", "withdrawn") and record.source != "tree":

@@ -239,8 +239,9 @@ class Runs(Entries[S]):
         return await self._session.close("end")
 
     def _tell_end(self, end: End) -> None:
-        told = end if self._unsaved() is None else End(Status.INVALID)
-        self._context.events.emit(RunEnded(outcome=self.outcome(told)))
+        if self._context.events.is_heard:
+            told = end if self._unsaved() is None else End(Status.INVALID)
+            self._context.events.emit(RunEnded(outcome=self.outcome(told)))
 
     def _refuse_unfinished(self, policy: OnNewInput | None) -> None:
         """Refuse new input while the thread's run is unfinished, unless it is to be given up."""
