@@ -142,12 +142,12 @@ class Process:
         """Give it its input; return what else it says, when it has ended."""
         with ThreadPoolExecutor(2) as pool:
             said = [pool.submit(_rest, stream) for stream in (self.stdout, self.stderr)]
-            if self.stdin is not None:
-                with suppress(BrokenPipeError), self.stdin as stdin:
-                    stdin.write(given)
             try:
+                if self.stdin is not None:
+                    with suppress(BrokenPipeError), self.stdin as stdin:
+                        stdin.write(given)
                 self.wait(timeout)
-            except subprocess.TimeoutExpired:
+            except BaseException:  # also that of a test whose time is over
                 self.kill()
                 raise
             out, err = (each.result() for each in said)
@@ -181,7 +181,9 @@ class Nursery:
         self.address = f"{self._folder.name}/line"
         command = [PYTHON, "-c", "from tests.forks import serve; serve()", self.address, *modules]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, env=quiet())
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=pipe, stdout=pipe, env=quiet(), start_new_session=True
+        )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
         atexit.register(self.close)
@@ -291,6 +293,7 @@ class Server:
         """Have nothing of the nursery in a child."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
         self._selector.close()
         self._listener.close()
         for each in (self._ended, self._wakes):

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.forks import Process, Program, command, nursery
+from tests.forks import Nursery, Process, Program, command, nursery
 from tests.house import ROOT
 
 HERE = Path(__file__).parent
@@ -69,9 +69,22 @@ def test_a_signal_ends_a_program(number: signal.Signals, born: Born) -> None:
         assert process.wait(30) == -number
 
 
-def test_an_interrupt_is_one() -> None:
-    """A program hears of Ctrl-C as every other does."""
-    with born("hang", PYTHONPATH=str(ROOT)) as process:
+@pytest.fixture
+def deaf() -> Iterator[Nursery]:
+    """A nursery of somebody who ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        made = Nursery()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    yield made
+    made.close()
+
+
+def test_an_interrupt_is_one(deaf: Nursery) -> None:
+    """A program hears of Ctrl-C as every other does, whoever has started it."""
+    program = Program("tests.test_forks:hang", [], str(HERE), {"PYTHONPATH": str(ROOT)})
+    with Process(deaf, program, (PIPE, PIPE, PIPE)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{process.pid}\n"
         assert process.poll() is None
