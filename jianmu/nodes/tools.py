@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
@@ -28,6 +27,7 @@ from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, is_appr
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
 from jianmu.nodes.calldecorator import decorators_of, refined, unshown
+from jianmu.nodes.inside import is_from_inside
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
 from jianmu.nodes.turn import CallOutcome, Turn, with_edit
@@ -306,7 +306,7 @@ async def _called(tool: Tool, call: ToolCall, context: NodeContext) -> ToolResul
             raise
         raise Suspended from failed
     except anyio.get_cancelled_exc_class():
-        if anyio.current_effective_deadline() == -math.inf:
+        if not is_from_inside():
             raise
     text = f"'{call.name}' failed: it was cancelled from inside; whether it took effect is not known."
     return ToolResult(call_id=call.id, content=text, is_error=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Literal
 
 import anyio
 
 from jianmu.engine.clock import Clock
-from jianmu.errors import SetupError
+from jianmu.errors import NodeCancelledError, SetupError
 from jianmu.message import Message
 from jianmu.model.base import REAL, ChatModel, ModelRequest, Stream
+from jianmu.nodes.inside import is_from_inside
 from jianmu.nodes.replies import ModelNode
 from jianmu.nodes.streaming import Shown
 
@@ -42,17 +43,12 @@ class SideModelNode(ModelNode):
 
     async def open(self) -> None:
         """Open the model, if it can be opened."""
-        try:
-            await super().open()
-        except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+        if error := await _problem(super().open()):
             self._tell(error)
 
     async def close(self) -> None:
         """Close the model, if it was opened."""
-        try:
-            if self._opened:
-                await super().close()
-        except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+        if self._opened and (error := await _problem(super().close())):
             self._tell(error)
 
     async def _told(self, messages: Sequence[Message], seconds: float) -> str | None:
@@ -62,6 +58,12 @@ class SideModelNode(ModelNode):
         """
         answers: list[str] = []
         problems: list[Exception] = [TimeoutError(f"no answer within {seconds:g} seconds")]
+
+        async def ask() -> None:
+            request = ModelRequest(messages, settings=self._settings)
+            reply = await self._reply(request, Unheard(self.context, None))
+            answers.append(_THOUGHT.sub("", reply.message.text).strip())
+
         async with anyio.create_task_group() as group:
 
             async def watch() -> None:
@@ -69,11 +71,7 @@ class SideModelNode(ModelNode):
                 group.cancel_scope.cancel()
 
             group.start_soon(watch)
-            try:
-                request = ModelRequest(messages, settings=self._settings)
-                reply = await self._reply(request, Unheard(self.context, None))
-                answers.append(_THOUGHT.sub("", reply.message.text).strip())
-            except Exception as error:  # noqa: BLE001  # a model on the side fails no run
+            if error := await _problem(ask()):
                 problems.insert(0, error)
             group.cancel_scope.cancel()
         if not answers:
@@ -83,3 +81,16 @@ class SideModelNode(ModelNode):
     def _tell(self, error: Exception) -> None:
         self.feedback_message = f"the model failed: {error}"
         self.context.log.warning("a model on the side failed", error=type(error).__name__, reason=str(error))
+
+
+async def _problem(work: Awaitable[None]) -> Exception | None:
+    """Return what went wrong with a model on the side, which fails no run."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001  # returned
+        return error
+    except anyio.get_cancelled_exc_class():
+        if not is_from_inside():
+            raise
+        return NodeCancelledError("it was cancelled from inside")
+    return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -147,6 +150,37 @@ async def test_a_model_that_cannot_be_opened_fails_no_run() -> None:
             made = thread(turn(talk, model))
             assert await run(made, human("Tea?")) is SUCCESS
         assert made.state.title_by == by
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation but that of a scope
+@pytest.mark.parametrize("when", ["open", "close", "stream"])
+async def test_a_model_that_is_cancelled_from_inside_fails_no_run(when: str) -> None:
+    """A task that the model waits for is cancelled by nobody of the runtime: at worst the title is of the text."""
+
+    async def stray() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(9))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    class Stray(ScriptedModel):
+        async def open(self) -> None:
+            await (stray() if when == "open" else super().open())
+
+        async def close(self) -> None:
+            await (stray() if when == "close" else super().close())
+
+        @asynccontextmanager
+        async def stream(self, request: Any, **options: Any) -> AsyncGenerator[Any]:
+            if when == "stream":
+                await stray()
+            async with super().stream(request, **options) as events:
+                yield events
+
+    with ScriptedModel(["With water."]) as talk:
+        made = thread(turn(talk, Stray(["Tea"])))
+        assert await run(made, human("Tea?")) is SUCCESS
+    assert made.state.title_by == ("text" if when == "stream" else "model")
 
 
 async def test_a_title_that_the_schema_refuses_fails_no_run() -> None:
