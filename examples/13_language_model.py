@@ -50,7 +50,7 @@ async def main() -> None:
     async with agent.stream({"messages": [human("How deep is the Baltic?")]}) as events:
         async for event in events:
             match event:
-                case Token():
+                case Token(kind="text"):
                     print(f"  {event.text!r}")
                 case ToolCalled():
                     print(f"  calls {event.name}({event.arguments})")

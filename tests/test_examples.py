@@ -11,6 +11,8 @@ from types import ModuleType
 import anyio
 import pytest
 
+from jianmu.model import ScriptedModel
+from jianmu.testing import Turn
 from tests.house import ROOT, Source, sources
 from tests.pages import OUTPUT, blocks
 from tests.transcripts import programs
@@ -56,6 +58,15 @@ def test_an_example_prints_what_the_page_says(
         assert sorted(printed.splitlines()) == sorted(expected.splitlines())
     else:
         assert printed == expected
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_example_shows_no_reasoning_as_text(backend: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """With a model that reasons, what it shows as the model's words are those of its answer."""
+    example = load(ROOT / "examples" / "13_language_model.py")
+    example.MODEL = ScriptedModel([Turn("459 m.", reasoning="let me think")])
+    anyio.run(example.main, backend=backend)
+    assert capfd.readouterr().out.splitlines()[:2] == ["  '459 '", "  'm.'"]
 
 
 def test_the_page_shows_each_example_with_its_output() -> None:
