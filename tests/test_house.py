@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 
-from tests.house import ROOT, Source, import_graph, imported, lazy_imports, length, nesting, silent, sources
+from tests.house import FUNCTIONS, ROOT, Source, import_graph, imported, lazy_imports, length, nesting, silent, sources
 
 FILES = sources("jianmu")
 COMMAND_LINE = ("jianmu/cli", "jianmu/__main__")
@@ -116,9 +116,12 @@ def test_any_has_a_reason() -> None:
 
 def test_every_test_states_its_promise() -> None:
     """Each test has a docstring."""
-    tests = [(file, function) for file in sources("tests") for function in file.functions()]
-    named = [(file, function) for file, function in tests if function.name.startswith("test_")]
-    assert [file.at(function) for file, function in named if not ast.get_docstring(function)] == []
+    outer = [(file, node) for file in sources("tests") for node in file.tree.body]
+    inner = [(file, node) for file, outside in outer if isinstance(outside, ast.ClassDef) for node in outside.body]
+    tests = [(file, node) for file, node in (*outer, *inner) if isinstance(node, FUNCTIONS)]
+    named = [(file, node) for file, node in tests if node.name.startswith("test_")]
+    assert [file.at(node) for file, node in named if not ast.get_docstring(node)] == []
+    assert len(named) > 2_000
 
 
 def unexplained_any(file: Source) -> list[str]:
