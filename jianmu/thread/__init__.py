@@ -57,6 +57,7 @@ from jianmu.thread.titlenode import Title
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
 from jianmu.thread.uploads import Uploads, save_upload
 from jianmu.thread.uploadsshown import ShownUploads
+from jianmu.thread.virtualpaths import VirtualPaths
 
 __all__ = [
     "ArtifactsState",
@@ -111,6 +112,7 @@ __all__ = [
     "UploadsState",
     "ViewedImage",
     "ViewedImagesState",
+    "VirtualPaths",
     "catalog_hash",
     "fork_thread",
     "give_title",

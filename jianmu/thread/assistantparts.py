@@ -34,6 +34,7 @@ from jianmu.thread.titlenode import Title
 from jianmu.thread.todos import FinishPlan, PlanReminder, write_todos
 from jianmu.thread.uploads import Uploads
 from jianmu.thread.uploadsshown import ShownUploads
+from jianmu.thread.virtualpaths import VirtualPaths
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
 
@@ -77,6 +78,8 @@ class Parts:
         """Return what carries out the calls, with what looks at them, and the box of all tools."""
         given = self._given
         act, box = acting("act", [*_listed(tools), *self._tools()], **(given.get("act") or ActOptions()))
+        if self.folders is not None:
+            act = VirtualPaths("paths", act, folders=self.folders)
         if self.folders is not None and self._output_chars is not None:
             act = OutputBudget("outputs", act, folders=self.folders, chars=self._output_chars)
         if any(isinstance(tool, Task) for tool in box.tools):

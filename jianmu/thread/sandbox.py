@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -47,6 +47,14 @@ class SandboxLimits:
                 raise SetupError(f"SandboxLimits({name}={value!r}): it takes a {kind} above 0")
 
 
+def as_shown(error: OSError, mask: Callable[[str], str]) -> OSError:
+    """Return an error of the system with virtual paths, since models and stores see its text."""
+    if error.errno is None:
+        return OSError(mask(str(error)))
+    path = error.filename if isinstance(error.filename, str) else None
+    return OSError(error.errno, mask(error.strerror or ""), None if path is None else mask(path))
+
+
 @dataclass(frozen=True)
 class Ran:
     """What came of a program.
@@ -78,7 +86,11 @@ class Sandbox(Protocol):
         ...
 
     async def start(self) -> None:
-        """Have it ready; again and side by side, it is started once."""
+        """Have it ready; again and side by side, it is started once.
+
+        Raises:
+            OSError: the system refuses it.
+        """
         ...
 
     async def release(self) -> None:

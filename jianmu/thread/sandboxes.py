@@ -11,8 +11,8 @@ from jianmu.engine.node import AsyncNode
 from jianmu.errors import RunError, SetupError, StateWriteError
 from jianmu.thread.items import SandboxRef
 from jianmu.thread.paths import ThreadFolders
-from jianmu.thread.sandbox import Sandbox, SandboxLimits
-from jianmu.thread.sandboxlocal import LocalSandbox
+from jianmu.thread.sandbox import Sandbox, SandboxLimits, as_shown
+from jianmu.thread.sandboxlocal import LocalSandbox, check_root
 
 FIELD = "sandbox"
 
@@ -35,11 +35,15 @@ class Sandboxes:
 
         Raises:
             RunError: the field has the id of another sandbox.
+            OSError: it cannot be started; the error has virtual paths.
         """
         thread = context.thread_id
         sandbox = self._held.get(thread) or self._held.setdefault(thread, self._make(thread))
         self._note(context, sandbox)
-        await sandbox.start()
+        try:
+            await sandbox.start()
+        except OSError as error:
+            raise as_shown(error, sandbox.mask) from None
         return sandbox
 
     async def release(self, context: NodeContext) -> None:
@@ -73,7 +77,12 @@ def local_sandboxes(
     env: Mapping[str, str] | None = None,
     separate: bool = True,
 ) -> Sandboxes:
-    """Return the sandboxes of threads on this machine; the options are those of `LocalSandbox`."""
+    """Return the sandboxes of threads on this machine; the options are those of `LocalSandbox`.
+
+    Raises:
+        SetupError: the path of the folders has signs that a shell reads.
+    """
+    check_root(folders)
     return Sandboxes(lambda thread: LocalSandbox(folders, thread, limits=limits, env=env, separate=separate))
 
 

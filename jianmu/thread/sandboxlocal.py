@@ -26,7 +26,7 @@ from jianmu.thread import files as searching
 from jianmu.thread.files import AREAS, Entry
 from jianmu.thread.items import SandboxRef
 from jianmu.thread.paths import ThreadFolders, expanded, masked
-from jianmu.thread.sandbox import Ran, SandboxLimits
+from jianmu.thread.sandbox import Ran, SandboxLimits, as_shown
 from jianmu.thread.sandboxoutput import Output
 from jianmu.thread.sandboxwatch import MARK, Watch
 
@@ -67,8 +67,7 @@ class LocalSandbox:
         env: Mapping[str, str] | None = None,
         separate: bool = True,
     ) -> None:
-        if not _SAFE_ROOT.fullmatch(str(folders.root)):
-            raise SetupError(f"the path '{folders.root}' has signs that a shell reads: give ThreadFolders another one")
+        check_root(folders)
         self.limits = limits or SandboxLimits()
         self.folder, self._root = folders.folder(thread_id), folders.root
         self._id = str(SandboxRef.of(thread_id).sandbox_id)
@@ -90,6 +89,7 @@ class LocalSandbox:
 
         Raises:
             SetupError: there is no shell.
+            OSError: the folders cannot be made; the error has virtual paths.
         """
         if self._shell is not None:
             return
@@ -101,6 +101,8 @@ class LocalSandbox:
                 if self._shell is None:
                     self._shell = await anyio.to_thread.run_sync(self._made)
                     self.starts += 1
+        except OSError as error:
+            raise as_shown(error, self.mask) from None
         finally:
             self._waiting -= 1
 
@@ -157,6 +159,8 @@ class LocalSandbox:
             self._running.add(scope)
             try:
                 return await Watch(order, output, self.limits.flood, self._note).run()
+            except ValueError as error:
+                raise ValueError(self.mask(str(error))) from None
             finally:
                 self._running.discard(scope)
         return Ran(None, output.text(), "released")
@@ -222,6 +226,12 @@ class LocalSandbox:
         if "problem" in found:
             raise ValueError(found["problem"])
         return [self.mask(line) for line in found["lines"]]
+
+
+def check_root(folders: ThreadFolders) -> None:
+    """Refuse folders whose path cannot stand in the programs of a shell."""
+    if not _SAFE_ROOT.fullmatch(str(folders.root)):
+        raise SetupError(f"the path '{folders.root}' has signs that a shell reads: give ThreadFolders another one")
 
 
 async def _in_thread(act: Callable[..., T], *args: Any) -> T:

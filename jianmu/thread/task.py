@@ -97,6 +97,7 @@ def task(
 
     A subagent knows nothing of the conversation and writes nothing of it: it has a state of its own, afresh for each
     task. Its sandbox and its folders are those of the thread. Its questions are the run's, with their whole path.
+    What decorates the calls of the thread's tree does not decorate those of a subagent: it has its own decorators.
 
         task("research", lambda: react("researcher", model=model, tools=box), description="Looks things up.")
 
