@@ -158,6 +158,11 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
         return [call for call in calls if call.name not in self._exempt]
 
     @property
+    def wants_answer(self) -> bool:
+        """Whether the model was told to give its final answer now, without tools."""
+        return self._gone_on(self._repeats) > 0
+
+    @property
     def _repeats(self) -> Mapping[str, int]:
         return self.context.manager.read("repeats") or {}
 

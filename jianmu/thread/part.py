@@ -94,11 +94,16 @@ def nodes_around(node: Behaviour) -> list[Behaviour]:
     return [*_on_this_state(_top(node))]
 
 
-def _top(node: Behaviour) -> Behaviour:
-    """Return the highest node on the same state."""
+def nodes_above(node: Behaviour) -> Iterator[Behaviour]:
+    """Yield the nodes above a node that are on the same state, the nearest first."""
     while node.parent is not None and getattr(node.parent, "inner_state", None) is None:
         node = node.parent
-    return node
+        yield node
+
+
+def _top(node: Behaviour) -> Behaviour:
+    """Return the highest node on the same state."""
+    return [node, *nodes_above(node)][-1]
 
 
 def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:

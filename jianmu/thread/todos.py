@@ -19,7 +19,8 @@ from jianmu.nodes.base import Number, Option, whole
 from jianmu.nodes.llm import AgentLLMNode, HasFinalAnswer
 from jianmu.nodes.projections import RequestProjection, note
 from jianmu.thread.items import Todo
-from jianmu.thread.part import Kinds, Part, fields_for
+from jianmu.thread.loopguard import LoopGuard
+from jianmu.thread.part import Kinds, Part, fields_for, nodes_above
 from jianmu.tool.base import tool
 
 MOST_ITEMS = 100
@@ -119,7 +120,8 @@ class FinishPlan(Part, Node):
 
     It stands after the model node and before what looks for the answer. Reads `todos`, `final_answer`, `done` and
     `repeats`, where it is counted. When it sends an answer back it sets `final_answer` and `done` back to their
-    defaults, so that the loop around goes on; the answer stays in `messages`. The reminder is the PlanReminder's.
+    defaults, so that the loop around goes on; the answer stays in `messages`. The reminder is the PlanReminder's. An
+    answer that a LoopGuard above has asked for stands: the model may call no tool any more, so it cannot go on.
     SUCCESS in any case, at once.
 
     Args:
@@ -151,4 +153,5 @@ class FinishPlan(Part, Node):
     def _may(self, state: Any) -> bool:
         """Whether an answer may be sent back once more."""
         has_room = self._max_rounds is None or state.rounds < self._max_rounds()
-        return has_room and state.repeats.get(SENT_BACK, 0) < self._most()
+        is_last = any(isinstance(above, LoopGuard) and above.wants_answer for above in nodes_above(self))
+        return has_room and not is_last and state.repeats.get(SENT_BACK, 0) < self._most()

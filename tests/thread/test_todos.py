@@ -18,7 +18,7 @@ from jianmu.nodes import AgentLLMNode, ContextBudget, HasFinalAnswer, Reminders,
 from jianmu.nodes import Sequence as InOrder
 from jianmu.prebuilt import ReActState
 from jianmu.stores import SQLiteStore
-from jianmu.thread import FinishPlan, PlanReminder, ThreadState, Todo, write_todos
+from jianmu.thread import FinishPlan, LoopGuard, PlanReminder, ThreadState, Todo, write_todos
 from jianmu.tool import ToolCall, tool
 from tests.cases.leaves import FAILURE, SUCCESS
 from tests.thread.turns import asked, call, rounds, run, run_stored, thread
@@ -242,6 +242,17 @@ async def test_an_answer_in_the_last_round_stands() -> None:
     with ScriptedModel(["one", "two"]) as model:
         made = thread(planned(model, most=2))
         assert await run(made, human("hm"), todos=[C]) is FAILURE
+
+
+async def test_an_answer_that_a_loop_guard_has_asked_for_stands() -> None:
+    """Told to answer without tools, a model can close no item: its answer ends the run; one before is sent back."""
+    again = [call(str(number), "work") for number in range(6)]
+    with ScriptedModel([call("p", "write_todos", todos=[C]), "done", *again, "I am stuck."]) as model:
+        made = thread(LoopGuard("guard", planned(model)))
+        assert await run(made, human("do c")) is SUCCESS
+    assert (made.state.final_answer, made.state.done) == ("I am stuck.", True)
+    assert made.state.repeats["todos:sent-back"] == 1
+    assert "No tool can be called any more" in asked(model)[-1]
 
 
 async def test_nothing_of_the_way_back_is_in_a_checkpoint() -> None:
