@@ -166,10 +166,12 @@ class _Search:
         fields_for(context, "promoted")
         names = tuple(one.name for one in found)
         context.write_state({"promoted": Promoted(catalog_hash=self._catalogue.hash, names=names)})
+        known = {one.lower() for one in names}
+        unknown = [name for name in wanted or () if name not in known]
         told: dict[str, Any] = {
             "tools": [_described(one) for one in found],
             "more": [one.name for one in fitting[len(found) :]][:NAMES],
-            "unknown": [name for name in wanted or () if name not in {one.lower() for one in names}],
+            "unknown": unknown[:NAMES],
         }
         return json.dumps({key: value for key, value in told.items() if value}, ensure_ascii=False)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from jianmu.tool.base import Tool
 
 LONGEST = 500
-"""Characters of a query that are looked at."""
+"""Characters of a pattern, or of words, that are looked at; names that are selected are looked at all."""
 SELECT = "select:"
 _WORD = re.compile(r"\+?\w+")
 _PATTERN = re.compile(r"\||\.\*|^\^|\$$")
@@ -22,9 +22,12 @@ _PATTERN = re.compile(r"\||\.\*|^\^|\$$")
 
 def search(query: str, tools: Sequence[Tool]) -> list[Tool]:
     """Return the tools that fit a query, the best first."""
-    query = query.strip()[:LONGEST].lower()
     if (names := selected(query)) is not None:
-        return [one for name in names for one in tools if one.name.lower() == name]
+        known: dict[str, list[Tool]] = {}
+        for one in tools:
+            known.setdefault(one.name.lower(), []).append(one)
+        return [one for name in names for one in known.get(name, ())]
+    query = query.strip()[:LONGEST].lower()
     if _PATTERN.search(query) is not None:
         found = [one for one in tools if _fits(query, one.name.lower())]
         if found:

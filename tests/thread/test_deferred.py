@@ -352,6 +352,17 @@ async def test_a_search_that_finds_nothing_says_so() -> None:
     assert agent.state.promoted.names == tuple(f"tool_{number}" for number in range(5))
 
 
+async def test_all_names_that_are_selected_are_found() -> None:
+    """However many there are, and however long they are; one that is none is said to be none, and no other."""
+    names = [f"a_tool_with_quite_a_long_name_{number:03d}" for number in range(60)]
+    agent = made([find(f"select: {','.join([*names, 'none'])}"), "fine"], *map(act, names))
+    await agent.run(GO)
+    found = json.loads(results(agent)[0][0])
+    assert ([one["name"] for one in found["tools"]], found["unknown"]) == (names, ["none"])
+    assert agent.state.promoted.names == tuple(names)
+    assert offered(agent) == ["plain", *names, "tool_search"]
+
+
 # What fits a query
 
 
