@@ -31,11 +31,11 @@ class Compact(Part, RequestProjection):
 
     Put it around the model node, so that it looks before each request. When there is more of the conversation than
     `messages` or `tokens`, the oldest is summarised by `model`, as much as leaves the share `keep` of that, before the
-    child is ticked; the summary is extended when it has grown as far again. It is in `summary_text`, and the id of the
-    last message that it holds in `summary_upto`; `messages` stays whole. In the request the summary stands in the place
-    of what it holds. System messages, the newest message of a person and what other projections have added always stay,
-    and a reply with calls stays or goes together with its results. Plans, promoted tools and all else that is a field
-    are not touched.
+    child is ticked; the summary, of a quarter of `tokens` at most, is extended when it has grown as far again. It is in
+    `summary_text`, and the id of the last message that it holds in `summary_upto`; `messages` stays whole. In the
+    request the summary stands in the place of what it holds. System messages, the newest message of a person and what
+    other projections have added always stay, and a reply with calls stays or goes together with its results. Plans,
+    promoted tools and all else that is a field are not touched.
     Without a model, or where it has failed (in one run it is asked for twice in vain at most), the oldest messages are
     left out of the request without a summary.
     SUCCESS, FAILURE: as the child. RUNNING while the summary is made, and while the child is. Halting halts both.
@@ -92,7 +92,8 @@ class Compact(Part, RequestProjection):
     def _summarised(self, state: Any) -> tuple[int, str | None, bool]:
         """Return how many messages the summary holds, the summary, and whether there is too much after it."""
         self._count, text = summarised(state.messages, state.summary_text, state.summary_upto, self._count)
-        return self._count, text, self._spans.is_over(state.messages, self._count)
+        text = text and self._spans.cut(text)
+        return self._count, text, self._spans.is_over(state.messages, self._count, text)
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the summary in the place of what it holds, cut where that is not enough."""
@@ -104,14 +105,14 @@ class Compact(Part, RequestProjection):
         newest = next((one for one in reversed(request.messages) if one.role == "human" and not is_added(one)), None)
         stays = [one for one in request.messages[:place] if _is_fixed(one) or one is newest]
         rest = [*request.messages[place:]]
-        kept = self._cut(rest, newest) if is_over else rest
+        kept = self._cut(rest, newest, text) if is_over else rest
         told = _told(text, has_gap=len(kept) < len(rest))
         return replace(request, messages=_opened([*stays, *kept], told, f"summary:{self.context.path}"))
 
-    def _cut(self, messages: Sequence[Message], newest: Message | None) -> list[Message]:
-        """Return what there is room for of messages, and what always stays."""
+    def _cut(self, messages: Sequence[Message], newest: Message | None, text: str | None) -> list[Message]:
+        """Return what there is room for of messages beside the summary, and what always stays."""
         fixed = {id(one) for one in messages if _is_fixed(one)}
-        _, groups = self._spans.split([one for one in messages if id(one) not in fixed], 1.0)
+        groups = self._spans.newest([one for one in messages if id(one) not in fixed], text)
         kept = fixed | {id(one) for group in groups for one in group} | {id(newest)}
         return [one for one in messages if id(one) in kept]
 

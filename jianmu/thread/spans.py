@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from jianmu.message import Message
+from jianmu.message import Message, human
 from jianmu.nodes.base import Option
 from jianmu.nodes.pairing import Held
 from jianmu.nodes.projections import groups_of
 
 Count = Callable[[Message], int]
 Group = Sequence[Message]
+SHARE = 0.25
+"""The share of the tokens that a summary may have."""
+LONGEST, SHORTEST = 20_000, 200
+"""Characters that a summary has at most, and those that it may have in any case."""
 
 
 def place_after(messages: Sequence[Message], id: str, guess: int = 0) -> int | None:
@@ -47,11 +51,24 @@ class Spans:
     def __init__(self, messages: Option | None, tokens: Option | None, keep: Option, count: Count) -> None:
         self._limits, self._keep, self._count = (messages, tokens), keep, count
         self._held, self._tokens = Held(), 0
+        self._measured = "", 0
 
-    def is_over(self, messages: Sequence[Message], start: int) -> bool:
-        """Whether there is more from a place on than there is room for."""
+    def cut(self, summary: str) -> str:
+        """Return a summary, cut where it has more than its share of the tokens."""
+        text, most = summary[:LONGEST], self.room_for_summary
+        while len(text) > SHORTEST and (have := self._size(text)) > most:
+            text = text[: max(SHORTEST, int(len(text) * most / have))]
+        return text
+
+    @property
+    def room_for_summary(self) -> float:
+        """Tokens that a summary may have."""
+        return self._room(SHARE)[1]
+
+    def is_over(self, messages: Sequence[Message], start: int, summary: str | None) -> bool:
+        """Whether there is more from a place on, and in the summary of what is before, than there is room for."""
         have = (len(messages) - start, 0 if self._limits[1] is None else self._counted(messages[start:]))
-        return any(most < count for most, count in zip(self._room(1), have, strict=True))
+        return any(most < count for most, count in zip(self._beside(summary), have, strict=True))
 
     def _counted(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages; what is new in them is counted, or all where one of them has changed."""
@@ -63,15 +80,29 @@ class Spans:
         self._held.hold(talk)
         return self._tokens
 
-    def split(self, messages: Sequence[Message], share: float | None = None) -> tuple[list[Group], list[Group]]:
-        """Return what is too old and what stays, each in pieces that stay together; the newest piece always stays.
+    def old(self, messages: Sequence[Message]) -> list[Group]:
+        """Return what is too old of a conversation, in pieces that stay together; a summary of it has room then."""
+        keep, most = self._room(self._keep()), self._room(1)
+        return self._split(messages, [keep[0], min(keep[1], most[1] - self.room_for_summary)])[0]
 
-        Args:
-            messages: the conversation.
-            share: the share of the limits that there is room for; by default `keep`.
-        """
+    def newest(self, messages: Sequence[Message], summary: str | None) -> list[Group]:
+        """Return what there is room for of a conversation beside the summary; the newest piece always."""
+        return self._split(messages, self._beside(summary))[1]
+
+    def _beside(self, summary: str | None) -> list[float]:
+        """Return the room beside a summary."""
+        messages, tokens = self._room(1)
+        return [messages, tokens - (self._size(summary) if summary and self._limits[1] else 0)]
+
+    def _size(self, summary: str) -> int:
+        """Return the tokens of a summary."""
+        if summary != self._measured[0]:
+            self._measured = summary, self._count(human(summary))
+        return self._measured[1]
+
+    def _split(self, messages: Sequence[Message], room: list[float]) -> tuple[list[Group], list[Group]]:
+        """Return what there is no room for, and what there is; the newest piece always stays."""
         groups = groups_of(messages)
-        room = self._room(self._keep() if share is None else share)
         stays = 0
         for group in reversed(groups):
             room = self._less(room, group)

@@ -166,6 +166,25 @@ async def test_a_message_that_was_edited_is_counted_anew() -> None:
     assert asked(model)[:3] == ["short", "m2", "m3"]
 
 
+@pytest.mark.parametrize("keep", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("before", [None, "old " * 5000])
+async def test_a_long_summary_has_a_quarter_of_the_tokens(keep: float, before: str | None) -> None:
+    """Whatever the model writes, or has written: the request has room for it, and nobody is asked in each round."""
+    answers: list[Any] = [lambda request: "S " * 30_000] * 20
+    model, memory = ScriptedModel(["fine"] * 21), ScriptedModel(answers)
+    made = thread(compact(model, memory, messages=None, tokens=600, keep=keep))
+    await run(made, human("zero", id="m0"), summary_text=before, summary_upto=before and "m0")
+    for number in range(20):
+        assert await run(made, human(f"{number} " * 80)) is SUCCESS
+    for sent in model.requests:
+        added = [one for one in sent.messages if one.text.startswith("<summary>")]
+        assert sum(map(tokens_of, sent.messages)) <= 600 + 20  # the words around the summary
+        assert sum(map(tokens_of, added)) <= 150 + 20
+    assert len(added) == 1
+    assert 2 <= len(memory.requests) <= 11
+    assert "At most 75 words" in memory.requests[0].messages[0].text
+
+
 # What always stays
 
 
