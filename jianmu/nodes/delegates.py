@@ -36,7 +36,7 @@ class Delegated(SubAgent):
     """The tree of a delegate, on its own state.
 
     SUCCESS, FAILURE: as the inner tree; FAILURE also when it raises, unless that is an error of the program, the
-    runtime or the store.
+    runtime or the store. The outputs are written in each case.
     RUNNING while the inner tree is.
     Halting halts the inner tree.
 
@@ -85,7 +85,17 @@ class Delegated(SubAgent):
                 raise
             self.halt(self.decorated)
             self.error = f"{type(error).__name__}: {error}"
+            self._write_what_is_left()
             return Status.FAILURE
+
+    def _write_what_is_left(self) -> None:
+        """Write the outputs of a tree that has raised, or whose outputs could not be written."""
+        try:
+            self._write_outputs()
+        except Exception as error:
+            if not self.catches(error):
+                raise
+            self.context.log.warning("the outputs of a delegate could not be written", error=str(error))
 
 
 class Delegate(Tool):

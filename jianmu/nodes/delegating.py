@@ -145,6 +145,7 @@ class DelegateExecutor(Branch):
         self._waiting: list[Work] = []
         self._busy: dict[int, Work] = {}
         self._raw = set[int]()
+        self._given: dict[int, Mapping[str, Any]] = {}
 
     def initialise(self) -> None:
         """Begin with the calls of the last reply."""
@@ -161,7 +162,9 @@ class DelegateExecutor(Branch):
             yield self._calls
             if self._calls.status is Status.RUNNING:
                 return Status.RUNNING
-            self._turn, self._waiting = self._calls.turn, [*self._calls.left]
+            turn = self._calls.turn
+            self._waiting = [work for work in self._calls.left if self._fits(turn, work)]
+            self._turn = turn
             for work in self._waiting:
                 self._note(work, "pending")
         for place, node in enumerate(self._delegates):
@@ -175,6 +178,17 @@ class DelegateExecutor(Branch):
                 return Status.RUNNING
         self._turn.append(self._calls.context)
         return Status.SUCCESS
+
+    def _fits(self, turn: Turn, work: Work) -> bool:
+        """Whether a call's arguments can be used; if not, that is its result, and it is no task that was given."""
+        tool = work.tool
+        assert isinstance(tool, Delegate)
+        try:
+            self._given[work.place] = tool.input_of(work.call)
+        except ValueError as error:
+            turn.fail(work.place, str(error))
+            return False
+        return True
 
     def _drive(self, turn: Turn, place: int, node: Delegated) -> Steps:
         """Go on with the call that a tree is doing, or give it the next one."""
@@ -204,11 +218,10 @@ class DelegateExecutor(Branch):
             if not isinstance(tool, Delegate) or node not in tool.nodes:
                 continue
             self._waiting.remove(work)
-            try:
-                node.given = tool.input_of(work.call)
-            except ValueError as error:
-                self._note(work, "failed", turn.fail(work.place, str(error)))
+            if work.place not in self._given and not self._fits(turn, work):
+                self._note(work, "failed", turn.outcomes[work.place])
                 continue
+            node.given = self._given.pop(work.place)
             self._busy[place] = work
             turn.begun.add(work.place)
             self._note(work, "running")

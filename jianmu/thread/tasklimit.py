@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar  # Any: the snapshot
 
 from py_trees.behaviour import Behaviour
@@ -26,7 +27,8 @@ class SubagentLimit(Part, CallDecorator):
     """Refuse calls of tasks beyond a number at once, and in a run; the model is told so.
 
     Reads `messages` and `delegations`, the ledger, so that a restart forgets nothing: what counts are the entries of
-    the run that is on, and calls that stand before one in the same reply. Calls of other tools pass.
+    the run that is on, and calls that stand before one in the same reply. Calls of other tools pass, and so do those
+    whose arguments do not fit: nothing is given then.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -46,16 +48,16 @@ class SubagentLimit(Part, CallDecorator):
     def on_bound(self) -> None:
         """Refuse a tree in which there are no tasks."""
         super().on_bound()
-        if not self._names():
+        if not self._tasks():
             raise self._refused('finds no task below it: acting("act", [task("research", build), ...])')
 
     def refuse(self, call: ToolCall, snapshot: Any) -> str | None:
         """Return why a task is not given, or None."""
-        names = self._names()
-        if call.name not in names:
+        tasks = self._tasks()
+        if not _gives(tasks, call):
             return None
         reply = conversation.last_reply(snapshot.messages)
-        calls = [one for one in reply.tool_calls if one.name in names] if reply is not None else []
+        calls = [one for one in reply.tool_calls if _gives(tasks, one)] if reply is not None else []
         ids = [one.id for one in calls]
         before = ids.index(call.id) if call.id in ids else 0
         given = [one for one in snapshot.delegations if one.run_id == str(self.context.run.run)]
@@ -70,10 +72,16 @@ class SubagentLimit(Part, CallDecorator):
             "others, then call it again if that is still needed."
         )
 
-    def _names(self) -> set[str]:
-        """Return the names of the tasks that can be called below."""
+    def _tasks(self) -> dict[str, Task]:
+        """Return the tasks that can be called below, by their names."""
         boxes = (node.tools for node in descend(self) if isinstance(node, ToolExecutor))
-        return {tool.name for box in boxes for tool in box.tools if isinstance(tool, Task)}
+        return {tool.name: tool for box in boxes for tool in box.tools if isinstance(tool, Task)}
+
+
+def _gives(tasks: Mapping[str, Task], call: ToolCall) -> bool:
+    """Whether a call gives a task."""
+    tool = tasks.get(call.name)
+    return tool is not None and tool.check(call) is None
 
 
 def _tasks(number: int) -> str:

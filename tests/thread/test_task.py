@@ -21,7 +21,7 @@ from jianmu.testing import ScriptedModel
 from jianmu.thread import ThreadData, ThreadFolders, ThreadState, local_sandboxes, sandbox_tools
 from jianmu.thread.task import Task, TaskState, task
 from jianmu.tool import ToolCall
-from tests.cases.leaves import SUCCESS, DoAsync, nothing_left
+from tests.cases.leaves import FAILURE, SUCCESS, DoAsync, nothing_left
 
 pytestmark = pytest.mark.anyio
 
@@ -138,12 +138,56 @@ async def test_what_went_wrong_is_in_the_ledger(work: Any, options: Any, ended: 
     assert scene.ledger == [("a", *ended)]
 
 
-async def test_a_call_that_does_not_fit_has_failed(tmp_path: Path) -> None:
-    """The subagent was not run."""
+@pytest.mark.parametrize("ends", ["well", "failed", "raises", "too late"])
+async def test_what_a_subagent_has_made_is_there_however_it_ends(ends: str, tmp_path: Path) -> None:
+    """Its outputs are written when it fails, raises or takes too long, too: a file that a person was shown stays."""
+
+    def build() -> Behaviour:
+        async def work(node: DoAsync) -> Any:
+            node.write_state({"artifacts": ["/mnt/user-data/outputs/a.txt"], "final_answer": "made"})
+            if ends == "raises":
+                raise ValueError("no")
+            await node.context.clock.sleep(9 if ends == "too late" else 0)
+            return FAILURE if ends == "failed" else None
+
+        return DoAsync("work", work)
+
+    scene = Scene(tmp_path, call("a"), tools=[task("task", build, seconds=5)])
+    assert (await scene.run()).status is SUCCESS
+    assert scene.agent.state.artifacts == ["/mnt/user-data/outputs/a.txt"]
+    wanted = {"well": "completed", "too late": "timed_out"}.get(ends, "failed")
+    assert [one.status for one in scene.agent.state.delegations] == [wanted]
+
+
+async def test_outputs_that_cannot_be_written_are_the_result(tmp_path: Path) -> None:
+    """The error is told, and nothing is raised when it is tried once more; that of the tree comes before it."""
+    raised = ValueError("no")
+    for error, text in (
+        (None, "'task' failed: StateWriteError: field 'title_by'"),
+        (raised, "'task' failed: ValueError"),
+    ):
+
+        def build(error: Exception | None = error) -> Behaviour:
+            async def work(node: DoAsync) -> Any:
+                node.write_state({"found": "x"})
+                if error is not None:
+                    raise error
+
+            return DoAsync("work", work)
+
+        tools = [task("task", build, state_schema=Knowing, outputs={"title_by": "found"})]
+        scene = Scene(tmp_path, call("a"), tools=tools)
+        assert (await scene.run()).status is SUCCESS
+        assert scene.agent.state.messages[-1].text.startswith(text)
+
+
+async def test_a_call_that_does_not_fit_gives_no_task(tmp_path: Path) -> None:
+    """The subagent was not run, and the ledger does not have it; the result says what is wrong."""
     wrong = ToolCall(id="a", name="task", arguments={})
     scene = Scene(tmp_path, wrong, tools=[task("task", works())])
     await scene.run()
-    assert [(one.id, one.status) for one in scene.agent.state.delegations] == [("a", "failed")]
+    assert scene.agent.state.delegations == []
+    assert scene.agent.state.messages[-1].is_error
 
 
 async def test_a_halt_cancels_what_was_not_done(tmp_path: Path) -> None:

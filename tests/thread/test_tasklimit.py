@@ -104,6 +104,37 @@ async def test_other_tools_are_not_counted_and_not_refused() -> None:
     assert told(made)[1] == "noted b"
 
 
+@pytest.mark.parametrize("arguments", [{}, {"task": 3}, {"task": "x", "more": 1}, None])
+async def test_a_call_whose_arguments_do_not_fit_does_not_count(arguments: Any) -> None:
+    """It takes no place in its reply, none in the run, and is not in the ledger; its result says what is wrong."""
+    bad = ToolCall(id="x", name="task", arguments=arguments or {}, raw=None if arguments is not None else "{")
+    model = ScriptedModel([[bad, call("a")], [bad, bad], [call("b"), call("c")], "done"])
+    made = thread(limited(model, works(), per_run=2, at_once=1))
+    assert await run(made, human("go")) is SUCCESS
+    results = told(made)
+    assert all(text.startswith("The arguments of 'task' ") for text in (results[0], *results[2:4]))
+    over = "'task' was not called: a run may give 2 tasks to subagents. Go on without it."
+    assert (results[1], *results[4:]) == ("did a", "did b", over)
+    assert [one.id for one in made.state.delegations] == ["a", "b"]
+
+
+async def test_a_call_that_the_arguments_function_refuses_is_no_task_of_the_run() -> None:
+    """It has its place in the reply, since nobody knows before; the run may give as many tasks as before."""
+
+    def check(task: str) -> dict[str, Any]:
+        if task == "bad":
+            raise ValueError("not that")
+        return {"messages": [human(task)]}
+
+    bad = ToolCall(id="x", name="research", arguments={"task": "bad"})
+    model = ScriptedModel([[bad, call("a", "research")], bad, call("b", "research"), "done"])
+    made = thread(limited(model, works(), [task("research", works(), arguments=check)], per_run=2, at_once=2))
+    assert await run(made, human("go")) is SUCCESS
+    failed = "'research' failed: ValueError: not that"
+    assert told(made) == [failed, "did a", failed, "did b"]
+    assert [(one.id, one.status) for one in made.state.delegations] == [("a", "completed"), ("b", "completed")]
+
+
 async def test_a_restart_forgets_nothing(tmp_path: Path) -> None:
     """Given before the suspension, counted after it, in another process: it is the same run."""
     path = tmp_path / "s.db"
