@@ -129,8 +129,11 @@ async def main(tree: str, effects: str, seconds: str, every: str, place: list[st
     worker = Worker(tree, effects, place)
     tell(event="ready")
     while True:
+        command = await told()
+        if "do" not in command:  # a word for a leaf that has gone meanwhile
+            continue
         try:
-            tell(result=await worker.call(**await told()))
+            tell(result=await worker.call(**command))
         except JianmuError as error:
             tell(error=type(error).__name__)
 
