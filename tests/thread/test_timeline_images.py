@@ -34,7 +34,7 @@ async def test_an_image_is_in_one_request_and_forgotten_when_that_has_succeeded(
     script = [call("1", "python", code=MAKE), call("2", "view_image", path=IMAGE), call("3", "ls"), "a picture"]
     first = await world.program(script, said(), vision=True)
     assert [images(one) for one in first.model.requests] == [[], [], [IMAGE], []]
-    assert first.writes("viewed_images") == [("act", "viewed_images"), ("forget images", "viewed_images")]
+    assert first.writes("viewed_images") == [("act", "viewed_images"), ("images", "viewed_images")]
     second = await world.program(["well"], said(), vision=True)
     assert (images(second.model.requests[0]), dict(second.state.viewed_images)) == ([], {})
 

@@ -28,7 +28,7 @@ WINDOWS = {
     "artifacts": {"act", "calls"},
     "todos": {"act", "calls"},
     "promoted": {"act", "calls"},
-    "viewed_images": {"act", "calls", "forget images"},
+    "viewed_images": {"act", "calls", "images"},
     "delegations": {"calls"},
     "title": {"title"},
     "title_by": {"title"},
