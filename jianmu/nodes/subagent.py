@@ -14,6 +14,7 @@ from jianmu.engine.ports import Port
 from jianmu.engine.state import Replace, StateChange, StateManager
 from jianmu.errors import SetupError
 from jianmu.nodes.base import Wrapper, give_ports
+from jianmu.nodes.reasons import reason_in
 
 Inputs: TypeAlias = Mapping[str, object] | None
 Outputs: TypeAlias = Mapping[str, str] | None
@@ -26,6 +27,7 @@ class SubAgent(Wrapper):
     When it is entered, the run fields of the inner state are set back. Inputs are copied then, and
     again in the pass after the outer field was changed; they replace the inner value.
     SUCCESS, FAILURE: as the inner tree; the outputs are written then, as one write where they are whole fields.
+    The feedback of a FAILURE is that of the node inside that failed.
     RUNNING while the inner tree is.
     Halting halts the inner tree; nothing is written.
     """
@@ -73,6 +75,13 @@ class SubAgent(Wrapper):
         status = self.update()
         if status is not Status.RUNNING:
             self._write_outputs()
+        return status
+
+    def update(self) -> Status:
+        """Return the inner tree's status, and say why it has failed."""
+        status = super().update()
+        if status is Status.FAILURE:
+            self.feedback_message = reason_in(self.decorated)
         return status
 
     def _on_change(self, change: StateChange) -> None:

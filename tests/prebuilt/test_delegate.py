@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.limits import Limits
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import ModelRefusedError, RunError, SetupError
 from jianmu.message import ai, human
 from jianmu.nodes import AskHuman, Race, Sequence, Timer
 from jianmu.nodes.delegating import DelegateExecutor, acting
@@ -174,6 +174,23 @@ async def test_a_tree_that_fails_is_an_error(work: Any, text: str) -> None:
     scene = Scene(call("a"), call("b", "fine"), tools=[looks(build=leaf(work)), looks("fine")])
     assert (await scene.run()).status is SUCCESS
     assert scene.told == [("a", text, True), ("b", "b/1", False)]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ([ModelRefusedError("the policy", model="m")], "model 'm': the policy"),
+        ([ToolCall(id="1", name="nothing")], "round 1 failed"),
+    ],
+    ids=["refused", "no answer"],
+)
+async def test_why_a_tree_failed_is_in_the_result(script: list[Any], text: str) -> None:
+    """The model is told what the node says that failed, wherever it stands in the tree."""
+    model = ScriptedModel(script)
+    tool = delegate("ask", lambda: react("inner", model=model, max_rounds=1), state_schema=ReActState)
+    scene = Scene(ToolCall(id="a", name="ask", arguments={"task": "x"}), tools=[tool])
+    assert (await scene.run()).status is SUCCESS
+    assert scene.told == [("a", f"'ask' failed: {text}", True)]
 
 
 async def test_an_error_of_the_program_ends_the_run() -> None:
