@@ -82,11 +82,11 @@ class DeferredTools(Part, RequestProjection, CallDecorator):
         """Refuse a tree in which the tools cannot be found or called, or another catalogue holds as well."""
         super().on_bound()
         offered = {name for node in descend(self) if isinstance(node, ToolExecutor) for name in node.tools.names}
-        if self.search not in offered:
+        if self.search not in offered and not self._may_build_below():
             line = f"tools=[..., {TOOL}(tools)]"
             raise self._refused(f"needs the tool {self.search} among those that are carried out below it: {line}")
         lost = [name for name in self.catalogue.box.names if name not in offered]
-        if lost:
+        if lost and not self._may_build_below():
             raise self._refused(f"defers tools that nothing below it carries out: {', '.join(lost)}: give them to it")
         for above in ancestors(self):
             if getattr(above, "inner_state", None) is not None:

@@ -88,7 +88,8 @@ class OutputBudget(Part, CallDecorator):
     def on_bound(self) -> None:
         """Refuse a tree in which nothing could read the files."""
         super().on_bound()
-        if not any(self._reader in with_skills(node, node.tools).names for node in self._executors()):
+        is_known = self._may_build_below()
+        if not is_known and not any(self._reader in with_skills(one, one.tools).names for one in self._executors()):
             line = f'tools=[..., sandbox_tools(sandboxes).only("{self._reader}")]'
             raise self._refused(f"needs the tool {self._reader} among those that are carried out below it: {line}")
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
 from py_trees.behaviour import Behaviour
+from py_trees.composites import Composite
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.tree import descend, path_of
 from jianmu.errors import SetupError
+from jianmu.nodes.beside import beside
 from jianmu.thread import state
 
 Kinds: TypeAlias = tuple[type[Behaviour], ...]
@@ -19,11 +21,14 @@ Kinds: TypeAlias = tuple[type[Behaviour], ...]
 class Part(NodeMixin, Behaviour):
     """A node that says what it needs; a tree in which that is not so is refused before its first tick.
 
+    A node that builds its subtree later, as a ForEach does, may build there what is missing: then it is not missed.
+
     Attributes:
         reads: the fields that it reads.
         writes: the fields that it writes; the schema has both.
         requires: kinds of nodes of which the tree has one each.
-        before: kinds whose nodes all come later in the tree's order: parents first, then from left to right.
+        before: kinds whose nodes all come later in the tree's order: parents first, then from left to right. Those that
+            may be at work at the same time come neither later nor earlier.
         after: kinds whose nodes all come earlier.
         wraps: kinds of nodes of which there is one each below it.
     """
@@ -43,16 +48,24 @@ class Part(NodeMixin, Behaviour):
         """
         require_fields(self, *self.reads, *self.writes)
         around = nodes_around(self)
-        for kind in self.requires:
+        for kind in () if any(map(_builds_later, around)) else self.requires:
             if not any(isinstance(node, kind) for node in around):
                 raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)} it")
-        for kind in self.wraps:
+        for kind in () if self._may_build_below() else self.wraps:
             if not any(isinstance(node, kind) for node in _on_this_state(self)):
                 line = f'{type(self).__name__}("{self.name}", {kind.__name__}(...), ...)'
                 raise self._refused(f"needs {_a(kind)} below it: {line}")
         self._check_order(around)
 
+    def _may_build_below(self) -> bool:
+        """Whether a node below builds its subtree later, so that nobody knows yet what will be there."""
+        return any(map(_builds_later, _on_this_state(self)))
+
     def _check_order(self, around: Sequence[Behaviour]) -> None:
+        for node in beside(self):
+            if isinstance(node, (*self.before, *self.after)):
+                side = "before" if isinstance(node, self.before) else "after"
+                raise self._refused(f"may be at work at the same time as '{path_of(node)}': put it {side} that node")
         place = next(place for place, node in enumerate(around) if node is self)
         for node in around[:place]:
             if isinstance(node, self.before):
@@ -114,6 +127,11 @@ def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:
             hidden |= {id(below) for below in node.children}
         if id(node) not in hidden:
             yield node
+
+
+def _builds_later(node: Behaviour) -> bool:
+    """Whether a node builds its children when it is entered: it had none when it was bound."""
+    return isinstance(node, Composite) and not getattr(node, "bound_children", len(node.children))
 
 
 def _a(kind: type[Behaviour]) -> str:

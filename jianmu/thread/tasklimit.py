@@ -48,7 +48,7 @@ class SubagentLimit(Part, CallDecorator):
     def on_bound(self) -> None:
         """Refuse a tree in which there are no tasks."""
         super().on_bound()
-        if not self._tasks():
+        if not self._tasks() and not self._may_build_below():
             raise self._refused('finds no task below it: acting("act", [task("research", build), ...])')
 
     def refuse(self, call: ToolCall, snapshot: Any) -> str | None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from py_trees.behaviour import Behaviour
-from py_trees.common import Status
-from py_trees.composites import Sequence
+from py_trees.common import ParallelPolicy, Status
+from py_trees.composites import Parallel, Sequence
 from pydantic import BaseModel
 
 from jianmu import Agent, SetupError
 from jianmu.engine.node import Node
-from jianmu.thread import TitleState, TodosState
+from jianmu.nodes import CallDecorator, ForEach
+from jianmu.thread import (
+    DeferredTools,
+    OutputBudget,
+    PlanReminder,
+    SubagentLimit,
+    ThreadFolders,
+    ThreadState,
+    TitleState,
+    TodosState,
+)
 from jianmu.thread.part import Part
+from jianmu.tool import Toolbox
 
 
 class Source(Node):
@@ -93,3 +107,75 @@ def test_what_is_inside_of_an_agent_used_as_a_node_does_not_count() -> None:
     assert "needs a Source" in refusal(State, inner.as_node("agent"), User("two"))
     with pytest.raises(SetupError, match="needs a Source"):
         Agent(Sequence("inner", memory=True, children=[User("two")]), State)
+
+
+class Around(Part, CallDecorator):
+    """Needs a source below it."""
+
+    wraps = (Source,)
+
+    def on_calls(self, calls: object) -> None:
+        """Do nothing."""
+
+
+def later(*children: Behaviour) -> ForEach:
+    """Return a node that builds these when it is entered."""
+    return ForEach("each", lambda item, _: item, over=[*children])
+
+
+def test_what_is_built_later_is_not_missed() -> None:
+    """What a node needs may be in a subtree that another one builds when it is entered, on the same state."""
+
+    def run(root: Behaviour) -> Status:
+        return Agent(root, State).run_sync()
+
+    assert run(Sequence("main", memory=True, children=[later(Source("one")), User("two")])) is Status.SUCCESS
+    assert run(Sequence("main", memory=True, children=[Source("one"), later(User("two"))])) is Status.SUCCESS
+    assert run(Around("around", later(Source("one")))) is Status.SUCCESS
+    outside = Sequence("main", memory=True, children=[Around("around", User("two")), later()])
+    with pytest.raises(SetupError, match="needs a Source below it"):
+        Agent(outside, State)
+    inner = Agent(Sequence("inner", memory=True, children=[later()]), State)
+    assert "needs a Source" in refusal(State, inner.as_node("agent"), User("two"))
+
+
+def test_what_is_built_later_is_still_checked() -> None:
+    """It stands before what it comes after."""
+    with pytest.raises(SetupError, match="comes before 'main/one', whose work it uses: put it after that node"):
+        Agent(Sequence("main", memory=True, children=[later(User("two")), Source("one")]), State).run_sync()
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("kind", [User, Opening])
+def test_a_node_beside_another_comes_neither_before_nor_after_it(kind: type[User], deep: bool) -> None:
+    """They may be at work at the same time, whichever of them stands first."""
+    for turned in (False, True):
+        part, source = kind("part"), Source("source")
+        children: list[Behaviour] = [part, source]
+        if deep:
+            children = [Sequence(f"in {one.name}", memory=True, children=[one]) for one in (part, source)]
+        policy = ParallelPolicy.SuccessOnAll(synchronise=False)
+        tree = Parallel("both", policy, children=children[::-1] if turned else children)
+        side = "before" if kind is Opening else "after"
+        text = f"\\({kind.__name__}\\) may be at work at the same time as '.*source': put it {side} that node"
+        with pytest.raises(SetupError, match=text):
+            Agent(tree, State)
+
+
+def test_parts_that_look_for_tools_below_them_do_not_miss_what_is_built_later(tmp_path: Path) -> None:
+    """Without a node that builds, each is refused; with one, nobody knows yet."""
+
+    def look(text: str) -> str:
+        return text
+
+    box = Toolbox(look)
+    parts: list[Callable[[Behaviour], Behaviour]] = [
+        lambda child: SubagentLimit("part", child),
+        lambda child: OutputBudget("part", child, folders=ThreadFolders(tmp_path)),
+        lambda child: DeferredTools("part", child, tools=box),
+        lambda child: PlanReminder("part", child),
+    ]
+    for part in parts:
+        Agent(part(later()), ThreadState)
+        with pytest.raises(SetupError, match=r"'part' \("):
+            Agent(part(Source("one")), ThreadState)
