@@ -204,7 +204,7 @@ def test_a_tree_without_calls_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"needs a ToolExecutor below it: VirtualPaths\(\"paths\", ToolExecutor"):
         Agent(VirtualPaths("paths", Do("leaf", lambda _: SUCCESS), folders=folders), ThreadState)
     with pytest.raises(SetupError, match=r'VirtualPaths\("paths", child, folders=ThreadFolders\("./threads"\)\)'):
-        VirtualPaths("paths", ToolExecutor("act", tools=[]), folders="x")  # pyright: ignore[reportArgumentType]
+        VirtualPaths("paths", ToolExecutor("act", tools=[]), folders="x")  # pyright: ignore[reportArgumentType]  # callers err
 
 
 async def test_it_stands_in_a_tree_of_ones_own(tmp_path: Path) -> None:
