@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jianmu.agent import Agent
-from jianmu.errors import RunError, SetupError
+from jianmu.errors import BadRequestError, ModelError, ModelRefusedError, RunError, SetupError
 from jianmu.message import ImagePart, Message, ai, human, system, tool_result
 from jianmu.model import ModelRequest, ScriptedModel
 from jianmu.nodes import AgentLLMNode, ContextBudget, Invert, Reminders, RequestProjection, SimpleLLMNode
@@ -19,6 +19,7 @@ from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.pairing import LOST, paired
 from jianmu.nodes.projections import tokens_of
 from jianmu.tool.types import ToolCall
+from tests.cases.leaves import FAILURE
 from tests.nodes.talk import Talk, agent, asked, call, request, run, texts
 
 pytestmark = pytest.mark.anyio
@@ -277,3 +278,29 @@ async def test_a_projection_ends_at_an_agent_that_is_a_node() -> None:
         node = inner.as_node("inner", inputs={"messages": "messages"})
         await run(agent(Reminders("r", node, remind="secret")), human("hello"))
     assert texts(asked(model)) == ["hello"]
+
+
+async def test_a_projection_is_told_of_a_request_that_failed() -> None:
+    """Each above is told why, and may write, whether the node fails or raises; of one that succeeded it is not told."""
+    failed: list[str] = []
+
+    class Noted(RequestProjection):
+        def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
+            return request
+
+        def on_failed(self, error: ModelError) -> None:
+            failed.append(f"{self.name}: {error}")
+            self.write_state({"topic": type(error).__name__})
+
+    for error in (ModelRefusedError("no"), BadRequestError("bad")):
+        with ScriptedModel(["fine", error]) as model:
+            nodes = [AgentLLMNode(name, model=model) for name in ("one", "two")]
+            both = Noted("outer", Noted("inner", InOrder("both", memory=True, children=nodes)))
+            made = agent(both)
+            if isinstance(error, BadRequestError):
+                with pytest.raises(BadRequestError):
+                    await run(made, human("hello"))
+            else:
+                assert await run(made, human("hello")) is FAILURE
+        assert made.state.topic == type(error).__name__
+    assert failed == ["inner: no", "outer: no", "inner: bad", "outer: bad"]
