@@ -14,7 +14,10 @@ from py_trees.composites import Parallel, Selector, Sequence
 from pydantic import BaseModel
 
 from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Node, Status, action, async_action, condition
+from jianmu.errors import ModelRefusedError
+from jianmu.model import ScriptedModel
 from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer, default, escalate
+from jianmu.prebuilt import ReActState, react_agent
 from jianmu.stores import SQLiteStore
 
 
@@ -95,6 +98,10 @@ def broken() -> Agent[Refund]:
 
 def failing() -> Agent[Refund]:
     return Agent(_sequence(refuse("refuse")), state_schema=Refund)
+
+
+def refused() -> Agent[ReActState]:
+    return react_agent(ScriptedModel([ModelRefusedError("the policy", model="m")]))
 
 
 def sleepy() -> Agent[Refund]:
