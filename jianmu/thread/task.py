@@ -24,8 +24,9 @@ from jianmu.nodes.fields import RepliesState
 from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 from jianmu.nodes.timing import Timeout
 from jianmu.nodes.turn import CallOutcome
-from jianmu.thread.items import Delegation
+from jianmu.thread.items import Delegation, ThreadPaths
 from jianmu.thread.part import Part
+from jianmu.thread.paths import masked
 from jianmu.thread.state import ArtifactsState, MessagesState, RepeatsState, SandboxState, ThreadDataState
 from jianmu.tool.base import Approval
 from jianmu.tool.types import ToolCall
@@ -74,7 +75,7 @@ class Task(Delegate):
             run_id=str(context.run.run),
             name=self.name,
             task=_brief(_asked(call.arguments)),
-            result_brief=None if outcome is None else _brief(_text(outcome)),
+            result_brief=None if outcome is None else _brief(_masked(context, _text(outcome))),
         )
         context.write_state({LEDGER: [entry]})
 
@@ -145,6 +146,16 @@ def _asked(arguments: Mapping[str, Any]) -> str:
 def _text(outcome: CallOutcome) -> str:
     content = outcome.content
     return content if isinstance(content, str) else "\n".join(part.text for part in content if part.type == "text")
+
+
+def _masked(context: NodeContext, text: str) -> str:
+    """Return a text with virtual paths, where the state knows the thread's folder."""
+    known = "thread_data" in context.manager.schema.fields
+    paths: ThreadPaths | None = context.manager.read("thread_data") if known else None
+    if paths is None:
+        return text
+    folder = paths.workspace_path.parent
+    return masked(text, folder, folder if folder.parent.name == "" else folder.parent)
 
 
 def _brief(text: str) -> str:

@@ -119,7 +119,7 @@ async def test_what_tools_return_and_raise_has_virtual_paths(tmp_path: Path) -> 
 
 
 async def test_a_subagent_has_its_own(tmp_path: Path) -> None:
-    """What it says is masked for the model that asked it; what its own tools say, by the one in its tree."""
+    """What it says is masked for the model that asked it and in the ledger; what its tools say, by one in its tree."""
     inner = ScriptedModel([call("says"), lambda request: request.messages[-1].text])
     folders = ThreadFolders(tmp_path / "f")
 
@@ -135,6 +135,7 @@ async def test_a_subagent_has_its_own(tmp_path: Path) -> None:
     agent = thread_agent(model, [bare], folders=folders, clock=VirtualClock(autojump=True))
     await agent.run(GO)
     assert told(agent) == ["/mnt"]
+    assert [one.result_brief for one in agent.state.delegations] == ["/mnt"]
 
 
 ANY = [
