@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, cast  # Any: see Call; JSON; the user's own
 
-import anyio
-from anyio.lowlevel import current_token
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.trees import BehaviourTree
@@ -16,7 +14,7 @@ from pydantic import BaseModel
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.arguments import OPTIONS, check, check_root
-from jianmu.engine.calls import Calls
+from jianmu.engine.calls import Calls, in_new_loop
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
@@ -33,7 +31,7 @@ from jianmu.engine.session import Keeping, Session
 from jianmu.engine.state import StateManager
 from jianmu.engine.stream import Stream
 from jianmu.engine.thread import Build
-from jianmu.errors import RunError, SetupError, UnknownThreadError
+from jianmu.errors import SetupError, UnknownThreadError
 from jianmu.nodes.delegates import Delegate, Delegated
 from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 
@@ -302,19 +300,19 @@ class Agent(Generic[S]):
 
     def run_sync(self, input: Values | None = None, **call: Any) -> Status:
         """Call `run` from a program without an event loop."""
-        return _in_new_loop(partial(self.run, input, **call), "run")
+        return in_new_loop(partial(self.run, input, **call), "run")
 
     def run_until_suspend_sync(self, input: Values | None = None, **call: Any) -> Outcome:
         """Call `run_until_suspend` from a program without an event loop."""
-        return _in_new_loop(partial(self.run_until_suspend, input, **call), "run_until_suspend")
+        return in_new_loop(partial(self.run_until_suspend, input, **call), "run_until_suspend")
 
     def resume_sync(self, answer: Any = None, **call: Any) -> Outcome:
         """Call `resume` from a program without an event loop."""
-        return _in_new_loop(partial(self.resume, answer, **call), "resume")
+        return in_new_loop(partial(self.resume, answer, **call), "resume")
 
     def recover_sync(self, thread_id: str | None = None, **call: Any) -> Outcome:
         """Call `recover` from a program without an event loop."""
-        return _in_new_loop(partial(self.recover, thread_id, **call), "recover")
+        return in_new_loop(partial(self.recover, thread_id, **call), "recover")
 
     # Threads at rest
 
@@ -389,12 +387,3 @@ def _take_over(given: BehaviourTree | None, tree: BehaviourTree, visitors: Itera
         tree.pre_tick_handlers.extend(given.pre_tick_handlers)
         tree.post_tick_handlers.extend(given.post_tick_handlers)
     tree.visitors.extend(visitors)
-
-
-def _in_new_loop(function: Callable[[], Any], name: str) -> Any:
-    """Run an async call in a loop of its own, where none is running."""
-    try:
-        current_token()
-    except anyio.NoEventLoopError:
-        return anyio.run(function)
-    raise RunError(f"{name}_sync() was called inside of a running event loop: write `await agent.{name}(...)`")

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 import anyio
+from anyio.lowlevel import current_token
 from py_trees.common import Status
 from pydantic import BaseModel
 
@@ -14,7 +15,7 @@ from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Values, standing_of
 from jianmu.engine.phases import Phase
 from jianmu.engine.runs import Runs
-from jianmu.errors import AgentBusyError, SetupError
+from jianmu.errors import AgentBusyError, RunError, SetupError
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -148,3 +149,22 @@ class Calls(Runs[S]):
                 self._runner.halt()
                 await self._free.armed().wait()
                 self._free.take()
+
+
+def in_new_loop(function: Callable[[], Any], name: str) -> Any:
+    """Run an async call in a loop of its own.
+
+    Raises:
+        RunError: a loop is running.
+    """
+    if not _is_in_loop():
+        return anyio.run(function)
+    raise RunError(f"{name}_sync() was called inside of a running event loop: write `await agent.{name}(...)`")
+
+
+def _is_in_loop() -> bool:
+    try:
+        current_token()
+    except anyio.NoEventLoopError:
+        return False
+    return True

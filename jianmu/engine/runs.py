@@ -57,6 +57,8 @@ class Runs(Entries[S]):
             if policy == "queue" and holding is not None:
                 return await self._queue(holding, input, call)
             self._refuse_unfinished(policy)
+            if holding is not None:
+                self._session.put_back()  # its nodes are halted as where it would have been loaded
             self._session.settle("new")
         elif holding is not None and holding.inputs.queued:  # what came before has its turn before
             await self._queue(holding, input, call)

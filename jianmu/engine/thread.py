@@ -133,13 +133,17 @@ class Thread(Generic[S]):
         self.runner.root = self.runner.tree.root = root
         self.rebuilt(root)
 
+    def put_back(self) -> None:
+        """Put the tree of a run that was cut short to where it stood, as a load does."""
+        if self.standing == "interrupted" and self.runner.root.status is not Status.RUNNING:
+            self._reload(self._inner_states())
+
     def revive(self) -> None:
         """Put a parked tree back to its position and have the coroutines of RUNNING nodes enter again.
 
         Those that wait for an answer go on waiting.
         """
-        if self.standing == "interrupted" and self.runner.root.status is not Status.RUNNING:
-            self._reload(self._inner_states())
+        self.put_back()
         self.on_revived()
         if not self._is_loaded:
             return

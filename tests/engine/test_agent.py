@@ -555,3 +555,14 @@ async def test_a_step_with_refused_input_leaves_the_tree_as_it_is() -> None:
             await agent.step()
             assert agent.status is SUCCESS
     assert leaf.diary.order() == ["start x", "end x"]
+
+
+def test_an_error_of_a_call_without_a_loop_is_the_nodes_alone() -> None:
+    """What the node has raised comes out of run_sync() without another error beside it."""
+
+    def fail(_: Do) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        Agent(Do("do", fail)).run_sync()
+    assert (caught.value.__context__, caught.value.__cause__) == (None, None)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from py_trees.common import Status
 
@@ -230,6 +230,7 @@ def test_requests_are_paired_on_trio() -> None:
 
 @settings(max_examples=400 if FULL else 20)
 @given(REPLIES, st.lists(STEP, max_size=8))
+@example([["slow", "asks"]], [("say", 0.5)])
 def test_conversations_in_a_store_are_paired(replies: list[list[str]], steps: list[tuple[Any, ...]]) -> None:
     """With a store the conversation itself has one result next to each call, whatever has been."""
     anyio.run(live_stored, replies, steps)
