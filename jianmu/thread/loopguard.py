@@ -1,4 +1,4 @@
-"""LoopGuard: a model that wishes for the same call again and again is reminded, refused, and brought to an end.
+"""LoopGuard: a model that asks for the same call again and again is reminded, refused, and brought to an end.
 
 1. It is repetition that counts, not length: equal calls, by tool and arguments, wherever in a run they stand.
 2. What brings something else than the time before is no repetition, nor what comes after something new; but there is
@@ -44,9 +44,9 @@ _ENDED = "the model repeats itself: told to answer without tools, it went on cal
 class LoopGuard(Part, RequestProjection, CallDecorator):
     """Keep the model below from making the same call over and over: the same tool with the same arguments, in one run.
 
-    When a call has brought the same `warn` times, a note in the next request tells the model so; the wish that would
+    When a call has brought the same `warn` times, a note in the next request tells the model so; the request that would
     make it `stop` times is refused. A call whose result has changed, such as a test after an edit, begins anew, and so
-    does one since which the model has done something new; with wish `most` it is refused all the same.
+    does one since which the model has done something new; at request `most` it is refused all the same.
     If the model goes on with what was refused, it may call no tool until it has answered: requests say so and have
     `tool_choice="none"`. If it calls one nevertheless, the node ends.
     Reads `messages` and `repeats`; counts in `repeats`, which is of the run; arguments in another order are the same.
@@ -59,8 +59,8 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
         name: the node's name.
         child: what asks the model and carries out its calls, round by round.
         warn: after how many calls with the same result the model is reminded.
-        stop: which wish for a call is refused, when all before have brought the same.
-        most: which wish for a call is refused, whatever it has brought.
+        stop: which request for a call is refused, when all before have brought the same.
+        most: which request for a call is refused, whatever it has brought.
         exempt: tools that may be called the same way again, such as one that looks how far a job is.
     """
 
@@ -122,17 +122,17 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
             self.write_state({"repeats": changes})
 
     def refuse(self, call: ToolCall, snapshot: Any) -> str | None:
-        """Refuse a call that was wished for too often."""
+        """Refuse a call that was asked for too often."""
         number, alike = wishes(call, snapshot.messages, snapshot.repeats)
         if call.name in self._exempt or not self._is_due(number, alike):
             return None
         return (
-            f"'{call.name}' {NOT_CALLED}: this is the wish number {number} for it with the same arguments in this "
+            f"'{call.name}' {NOT_CALLED}: this is request number {number} for it with the same arguments in this "
             "run, and it would bring nothing new. Do something else, or answer with what you have."
         )
 
     def _is_due(self, number: int, alike: int) -> bool:
-        """Whether a wish is refused."""
+        """Whether a request for a call is refused."""
         return alike >= self._stop or number >= self._most
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
@@ -13,6 +14,8 @@ from jianmu.engine.node import NodeMixin
 from jianmu.engine.tree import descend, path_of
 from jianmu.errors import SetupError
 from jianmu.nodes.beside import beside
+from jianmu.nodes.llm import AgentLLMNode
+from jianmu.nodes.tools import ToolExecutor
 from jianmu.thread import state
 
 Kinds: TypeAlias = tuple[type[Behaviour], ...]
@@ -50,12 +53,19 @@ class Part(NodeMixin, Behaviour):
         around = nodes_around(self)
         for kind in () if any(map(_builds_later, around)) else self.requires:
             if not any(isinstance(node, kind) for node in around):
-                raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)} it")
-        for kind in () if self._may_build_below() else self.wraps:
-            if not any(isinstance(node, kind) for node in _on_this_state(self)):
-                line = f'{type(self).__name__}("{self.name}", {kind.__name__}(...), ...)'
-                raise self._refused(f"needs {_a(kind)} below it: {line}")
+                raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)}")
+        self._check_below()
         self._check_order(around)
+
+    def _check_below(self) -> None:
+        below = [*_on_this_state(self)]
+        if self._may_build_below() or all(any(isinstance(node, kind) for node in below) for kind in self.wraps):
+            return
+        child = "react(...)" if self.wraps == (AgentLLMNode, ToolExecutor) else f"{self.wraps[0].__name__}(...)"
+        signature = inspect.signature(type(self)).parameters.values()
+        given = [one.name for one in signature if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+        line = f'{type(self).__name__}("{self.name}", {", ".join([child, *(f"{name}=..." for name in given)])})'
+        raise self._refused(f"needs {' and '.join(map(_a, self.wraps))} below it: write {line}")
 
     def _may_build_below(self) -> bool:
         """Whether a node below builds its subtree later, so that nobody knows yet what will be there."""
@@ -75,8 +85,10 @@ class Part(NodeMixin, Behaviour):
                 raise self._refused(f"comes before '{path_of(node)}', whose work it uses: put it after that node")
 
     def _side(self, kind: type[Behaviour]) -> str:
-        """Return on which side of the node others of a kind belong."""
-        return "below or after" if issubclass(kind, self.before) else "before"
+        """Return where others of a kind belong."""
+        if wrapped := getattr(kind, "wraps", ()):
+            return f"around {' and '.join('the model' if one is AgentLLMNode else _a(one) for one in wrapped)}"
+        return "below or after it" if issubclass(kind, self.before) else "before it"
 
     def _refused(self, why: str) -> SetupError:
         path, kind = self.context.path, type(self).__name__

@@ -97,14 +97,15 @@ def checked_folders(call: str, folders: object) -> ThreadFolders:
         SetupError: it is something else.
     """
     if not isinstance(folders, ThreadFolders):
-        raise SetupError(f'{call}folders=ThreadFolders("./threads")), not folders={folders!r}')
+        raise SetupError(f'write {call}folders=ThreadFolders("./threads")), not folders={folders!r}')
     return folders
 
 
 class ThreadData(Part, Node):
     """Write where the thread's files are, `thread_data`, in each run anew: no checkpoint has it.
 
-    Reads nothing; writes `thread_data`. It comes before everything that uses files: the first child of the run.
+    Reads nothing; writes `thread_data`. It comes before everything that reads that field, such as tasks: the first
+    child of the run.
     SUCCESS at once.
 
     Args:

@@ -24,7 +24,7 @@ def key_of(call: ToolCall) -> str:
 
 
 def wishes(call: ToolCall, messages: Sequence[Message], repeats: Mapping[str, int]) -> tuple[int, int]:
-    """Return which wish of the run for the same call this one is, and how many of the last ones are a repetition.
+    """Return which request of the run for the same call this one is, and how many of the last ones are a repetition.
 
     One is that has brought the same as the others, or nothing, and was followed by no call that the run has made once.
 

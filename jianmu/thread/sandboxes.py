@@ -101,7 +101,7 @@ class OpenSandbox(AsyncNode):
     def __init__(self, name: str | None = None, *, sandboxes: Sandboxes) -> None:
         super().__init__(name)
         if not isinstance(sandboxes, Sandboxes):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-            text = f'OpenSandbox("{self.name}", sandboxes=local_sandboxes(folders)), not sandboxes={sandboxes!r}'
+            text = f'write OpenSandbox("{self.name}", sandboxes=local_sandboxes(folders)), not sandboxes={sandboxes!r}'
             raise SetupError(text)
         self.sandboxes = sandboxes
 

@@ -230,7 +230,7 @@ class SummaryState(BaseModel):
 
 
 class RepeatsState(BaseModel):
-    """How often the model has wished for the same call.
+    """How often the model has asked for the same call.
 
     Attributes:
         repeats: counts of this run by call; a write adds to them.

@@ -49,7 +49,8 @@ class SubagentLimit(Part, CallDecorator):
         """Refuse a tree in which there are no tasks."""
         super().on_bound()
         if not self._tasks() and not self._may_build_below():
-            raise self._refused('finds no task below it: acting("act", [task("research", build), ...])')
+            line = f'SubagentLimit("{self.name}", react(model=model, tools=[task("research", build)]))'
+            raise self._refused(f"finds no task below it: write {line}")
 
     def refuse(self, call: ToolCall, snapshot: Any) -> str | None:
         """Return why a task is not given, or None."""

@@ -450,7 +450,8 @@ def test_trees_in_which_nothing_could_be_found_are_refused() -> None:
         f"{where}needs the field promoted, which MessagesState lacks: class MessagesState(PromotedState, ...)"
     )
     assert refused(box, Do("leaf", lambda _: SUCCESS)) == (
-        f'{where}(DeferredTools) needs an AgentLLMNode below it: DeferredTools("deferred", AgentLLMNode(...), ...)'
+        f"{where}(DeferredTools) needs an AgentLLMNode and a ToolExecutor below it: "
+        'write DeferredTools("deferred", react(...), tools=...)'
     )
     assert refused(box, inner(box), ThreadState) == (
         f"{where}(DeferredTools) needs the tool tool_search among those that are carried out below it: "

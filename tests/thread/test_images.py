@@ -401,14 +401,14 @@ def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
         return AgentLLMNode("think", model=ScriptedModel())
 
     assert refusal(think(), ForgetImages("forget")) == (
-        "node 'main/forget' (ForgetImages) needs a ShownImages in its tree: put ShownImages(...) before it"
+        "node 'main/forget' (ForgetImages) needs a ShownImages in its tree: put ShownImages(...) around the model"
     )
     assert refusal(ForgetImages("forget"), ShownImages("images", think(), folders=folders)) == (
         "node 'main/forget' (ForgetImages) comes before 'main/images', whose work it uses: put it after that node"
     )
     assert refusal(ShownImages("images", ForgetImages("forget"), folders=folders)) == (
-        "node 'main/images' (ShownImages) needs an AgentLLMNode below it: "
-        'ShownImages("images", AgentLLMNode(...), ...)'
+        "node 'main/images' (ShownImages) needs an AgentLLMNode below it: write "
+        'ShownImages("images", AgentLLMNode(...), folders=...)'
     )
     assert "needs the field viewed_images" in refusal(
         ShownImages("images", think(), folders=folders), schema=ReActState

@@ -98,7 +98,7 @@ def reminder(count: int, stop: int = 5) -> str:
 
 
 REFUSED = (
-    "'look' was not called: this is the wish number {} for it with the same arguments in this run, and it would bring "
+    "'look' was not called: this is request number {} for it with the same arguments in this run, and it would bring "
     "nothing new. Do something else, or answer with what you have."
 )
 
@@ -226,12 +226,12 @@ async def test_a_call_whose_result_has_changed_begins_anew() -> None:
 
 
 async def test_there_is_an_end_to_changing_results_as_well() -> None:
-    """With wish number `most` the call is refused, whatever it brings."""
+    """At request number `most` the call is refused, whatever it brings."""
     made = Conversation(
         *[looks("a", name="test")] * 7, "fine", tools=[changing([str(number) for number in range(9)])], most=7
     )
     await made.run()
-    assert made.results[-1].startswith("'test' was not called: this is the wish number 7 for it")
+    assert made.results[-1].startswith("'test' was not called: this is request number 7 for it")
     assert len(ran) == 6
 
 
@@ -268,7 +268,7 @@ async def test_large_results_are_the_same_though_each_has_its_file(tmp_path: Pat
     )  # fmt: skip
     await made.run()
     assert ".results/big-" in made.results[3]
-    assert made.results[4].startswith("'big' was not called: this is the wish number 5 for it")
+    assert made.results[4].startswith("'big' was not called: this is request number 5 for it")
 
 
 async def test_exempt_tools_are_not_counted() -> None:
@@ -381,8 +381,10 @@ def test_trees_in_which_nothing_could_be_counted_are_refused() -> None:
         f"{where}needs the field repeats, which NoCounts lacks: class NoCounts(RepeatsState, ...)"
     )
     assert refused(LoopGuard("guard", Do("leaf", lambda _: SUCCESS))) == (
-        f'{where}(LoopGuard) needs an AgentLLMNode below it: LoopGuard("guard", AgentLLMNode(...), ...)'
+        f'{where}(LoopGuard) needs an AgentLLMNode and a ToolExecutor below it: write LoopGuard("guard", react(...))'
     )
+    for half in (ToolExecutor("act", tools=[look]), AgentLLMNode("think", model=ScriptedModel())):
+        assert refused(LoopGuard("guard", half)).endswith('write LoopGuard("guard", react(...))')
     assert refused(LoopGuard("guard", LoopGuard("inner", inner()))) == (
         "node 'main/guard/inner' (LoopGuard) stands below 'main/guard', and each call would count twice: leave one out"
     )

@@ -301,8 +301,8 @@ def test_trees_that_keep_nothing_short_are_refused(tmp_path: Path) -> None:
         return Do("leaf", lambda _: SUCCESS)
 
     assert refused(leaf()) == (
-        "node 'main/budget' (OutputBudget) needs a ToolExecutor below it: "
-        'OutputBudget("budget", ToolExecutor(...), ...)'
+        "node 'main/budget' (OutputBudget) needs a ToolExecutor below it: write "
+        'OutputBudget("budget", ToolExecutor(...), folders=...)'
     )
     assert refused(acting("act", [giving("x")])[0]) == (
         "node 'main/budget' (OutputBudget) needs the tool read_file among those that are carried out below it: "

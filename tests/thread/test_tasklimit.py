@@ -23,6 +23,7 @@ from jianmu.nodes import (
     acting,
 )
 from jianmu.nodes import Sequence as InOrder
+from jianmu.prebuilt import react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import SubagentLimit, TaskState, task
@@ -184,10 +185,17 @@ async def test_the_limits_may_follow_the_state() -> None:
 
 
 async def test_a_tree_without_tasks_is_refused() -> None:
-    """The error says what belongs below."""
+    """The error says what belongs below, in a line that works when it is pasted."""
     act, _ = acting("act", [note])
-    with pytest.raises(SetupError, match=r"node 'limit' \(SubagentLimit\) finds no task below it: acting\("):
+    with pytest.raises(SetupError) as caught:
         thread(SubagentLimit("limit", act))
+    why, line = str(caught.value).split(": write ")
+    assert why == "node 'limit' (SubagentLimit) finds no task below it"
+    model = ScriptedModel([call("a", "research"), "done"])
+    known = {"SubagentLimit": SubagentLimit, "react": react, "task": task, "model": model, "build": works()}
+    made = thread(eval(line, known))
+    assert await run(made, human("go")) is SUCCESS
+    assert [one.name for one in made.state.delegations] == ["research"]
 
 
 @pytest.mark.parametrize("limits", [{"at_once": 51}, {"per_run": -1}, {"per_run": True}])

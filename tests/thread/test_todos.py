@@ -313,10 +313,10 @@ def test_trees_in_which_the_plan_cannot_work_are_refused() -> None:
         return InOrder("main", memory=True, children=[*children])
 
     assert refusal(ThreadState, PlanReminder("plan", HasFinalAnswer("x"))) == (
-        "node 'plan' (PlanReminder) needs an AgentLLMNode below it: PlanReminder(\"plan\", AgentLLMNode(...), ...)"
+        "node 'plan' (PlanReminder) needs an AgentLLMNode below it: write PlanReminder(\"plan\", AgentLLMNode(...))"
     )
     assert refusal(ThreadState, main(think(), FinishPlan("finish"))) == (
-        "node 'main/finish' (FinishPlan) needs a PlanReminder in its tree: put PlanReminder(...) before it"
+        "node 'main/finish' (FinishPlan) needs a PlanReminder in its tree: put PlanReminder(...) around the model"
     )
     assert refusal(ThreadState, main(FinishPlan("finish"), PlanReminder("plan", think()))) == (
         "node 'main/finish' (FinishPlan) comes before 'main/plan/think', whose work it uses: put it after that node"

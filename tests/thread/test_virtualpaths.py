@@ -202,7 +202,7 @@ def test_folders_that_no_program_can_name_are_refused_at_once(tmp_path: Path) ->
 def test_a_tree_without_calls_is_refused(tmp_path: Path) -> None:
     """There is nothing whose results it could look at; so for folders that are none."""
     folders = ThreadFolders(tmp_path)
-    with pytest.raises(SetupError, match=r"needs a ToolExecutor below it: VirtualPaths\(\"paths\", ToolExecutor"):
+    with pytest.raises(SetupError, match=r"needs a ToolExecutor below it: write VirtualPaths\(\"paths\", ToolExecutor"):
         Agent(VirtualPaths("paths", Do("leaf", lambda _: SUCCESS), folders=folders), ThreadState)
     with pytest.raises(SetupError, match=r'VirtualPaths\("paths", child, folders=ThreadFolders\("./threads"\)\)'):
         VirtualPaths("paths", ToolExecutor("act", tools=[]), folders="x")  # pyright: ignore[reportArgumentType]  # callers err
