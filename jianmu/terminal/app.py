@@ -25,10 +25,11 @@ from textual.widgets import Footer, Markdown, Static
 from jianmu.engine.interaction import Suspension
 from jianmu.errors import JianmuError
 from jianmu.terminal.conversation import Conversation, Standing
-from jianmu.terminal.dialogs import Action, Dialog, dialog_of
+from jianmu.terminal.dialogs import Action, Dialog
 from jianmu.terminal.panes import state_lines, tree_lines
 from jianmu.terminal.picker import NEW, ThreadPicker, thread_lines
 from jianmu.terminal.prompt import Prompt
+from jianmu.terminal.questions import dialog_of
 from jianmu.terminal.telling import told
 from jianmu.terminal.views import TranscriptView
 

@@ -65,6 +65,7 @@ class Call(Block):
         arguments: by parameter, or the text that the model wrote instead of JSON.
         state: how it stands.
         result: what came of it, as the model sees it.
+        is_question: whether the call is a question to the person.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Call(Block):
     arguments: JsonValue = None
     state: CallState = "wanted"
     result: str | None = None
+    is_question: bool = False
 
 
 @dataclass(slots=True)

@@ -12,18 +12,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
+from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Footer, Input, RadioButton, RadioSet, Static, TextArea
 
 from jianmu.engine.interaction import Suspension
 from jianmu.errors import InteractionError
 from jianmu.terminal.blocks import safe
-from jianmu.terminal.forms import Field, FormError, Given, answer_of, fields_of, is_approval, parse_json, parse_object
+from jianmu.terminal.forms import Field, FormError, Given, answer_of, fields_of, parse_json, parse_object
 from jianmu.terminal.telling import refusal
 
 Action = Literal["accept", "decline", "cancel"]
@@ -34,14 +36,48 @@ FRAME = 5
 
 
 class Option(RadioButton):
-    """One of several; what is chosen can be told without colours."""
+    """One of several, as many lines long as its text is; what is chosen can be told without colours.
+
+    Args:
+        text: what it says.
+        value: whether it is chosen.
+    """
 
     BUTTON_INNER = " "
+
+    def __init__(self, text: str, *, value: bool = False) -> None:
+        super().__init__(Content(" ".join(safe(text).split("\n"))), value=value)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return how many lines its text takes."""
+        return self.render().get_height(self.styles.get_rules(), width)
 
     def watch_value(self) -> None:
         """Mark it if it is chosen."""
         self.BUTTON_INNER = "●" if self.value else " "  # pyright: ignore[reportConstantRedefinition]  # read by textual
         super().watch_value()
+
+
+class Options(RadioSet):
+    """Several of which one is chosen; the one that the cursor is at is kept in sight."""
+
+    def on_focus(self) -> None:
+        """Show where the cursor is."""
+        self._keep_in_sight()
+
+    def action_next_button(self) -> None:
+        """Go to the next one."""
+        super().action_next_button()
+        self._keep_in_sight()
+
+    def action_previous_button(self) -> None:
+        """Go to the one before."""
+        super().action_previous_button()
+        self._keep_in_sight()
+
+    def _keep_in_sight(self) -> None:
+        for option in self.query(".-selected"):
+            self.call_after_refresh(option.scroll_visible, animate=False)
 
 
 class Box(Checkbox):
@@ -91,13 +127,18 @@ class Dialog(ModalScreen[bool]):
         more = f"  (1 of {self._count})" if self._count > 1 else ""
         with Vertical(classes="dialog"):
             with VerticalScroll(classes="asked", can_focus=False):
-                yield Static(Content(safe(self.question.message) + more), markup=False, classes="question")
+                yield Static(Content(safe(self.message) + more), markup=False, classes="question")
                 yield from self.compose_shown()
                 yield from self.compose_form()
             yield Static("", id="problem", markup=False)
             with Horizontal(classes="buttons"):
                 yield from self.compose_buttons()
         yield Footer(show_command_palette=False)
+
+    @property
+    def message(self) -> str:
+        """What is asked."""
+        return self.question.message
 
     def on_resize(self, event: Resize) -> None:
         """Keep the buttons in sight, and the end of the conversation too; the question scrolls."""
@@ -146,6 +187,13 @@ class Dialog(ModalScreen[bool]):
     def complain(self, problem: str) -> None:
         """Say why what was filled in is no answer."""
         self.query_one("#problem", Static).update(Content(safe(problem)))
+
+    @on(Input.Changed)
+    @on(TextArea.Changed)
+    @on(RadioSet.Changed)
+    def on_filled_in(self) -> None:
+        """Say no more what was wrong before."""
+        self.complain("")
 
     def action_later(self) -> None:
         """Leave the question open."""
@@ -255,7 +303,7 @@ class FormDialog(Dialog):
     async def action_accept(self) -> None:
         """Hand in what was filled in."""
         try:
-            given = {field.name: self._given(number, field) for number, field in enumerate(self.fields)}
+            given = {field.name: self.given(number, field) for number, field in enumerate(self.fields)}
             answer = answer_of(self.fields, given)
         except FormError as error:
             self.complain(str(error))
@@ -272,17 +320,22 @@ class FormDialog(Dialog):
         self._is_told |= is_bare
         return is_bare
 
-    def _given(self, number: int, field: Field) -> Given:
+    def given(self, number: int, field: Field) -> Given:
+        """Return what stands in a field.
+
+        Raises:
+            FormError: it cannot be left so.
+        """
         id = f"#field-{number}"
         if field.kind in ("choice", "flag"):
-            chosen = _chosen(self.query_one(id, RadioSet))
+            chosen = chosen_of(self.query_one(id, RadioSet))
             return chosen if field.kind == "choice" or chosen is None else int(chosen == 0)
         if field.kind == "json":
             return self.query_one(id, TextArea).text
         return self.query_one(id, Input).value
 
 
-def _chosen(options: RadioSet) -> int | None:
+def chosen_of(options: RadioSet) -> int | None:
     """Return the number of the option that was chosen; the one before it may still be marked."""
     marked = [number for number, option in enumerate(options.query(RadioButton)) if option.value]
     new = [number for number in marked if number != options.pressed_index]
@@ -296,9 +349,9 @@ def _editor(field: Field, id: str) -> ComposeResult:
         preset = field.options.index(field.preset) if field.preset in field.options else None
         if field.kind == "flag" and isinstance(field.preset, bool):
             preset = int(not field.preset)
-        with RadioSet(id=id, compact=True):
+        with Options(id=id, compact=True):
             for number, text in enumerate(texts):
-                yield Option(Content(safe(text)), value=number == preset)
+                yield Option(text, value=number == preset)
     elif field.kind == "json":
         text = "" if field.preset is None else json.dumps(field.preset, indent=2, ensure_ascii=False)
         yield Json(text, id)
@@ -306,9 +359,3 @@ def _editor(field: Field, id: str) -> ComposeResult:
         hint = {"integer": "a whole number", "number": "a number"}.get(field.kind, "")
         preset = "" if field.preset is None else str(field.preset)
         yield Input(preset, id=id, compact=True, placeholder=hint)
-
-
-def dialog_of(question: Suspension, answering: Answering, count: int = 1) -> Dialog:
-    """Return the dialog for a question."""
-    kind = ApprovalDialog if is_approval(question.response_schema) else FormDialog
-    return kind(question, answering, count)

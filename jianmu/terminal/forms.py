@@ -17,7 +17,13 @@ Given = str | int | None
 """What stands in a field: a text, or the number of an option; None where nothing was chosen."""
 MANY = 12
 """Fields from which on an object is written as JSON."""
-WANTED = {"integer": "a whole number", "number": "a number", "json": "JSON", "choice": "one of the options"}
+WANTED = {
+    "integer": "type a whole number",
+    "number": "type a number",
+    "json": "type JSON",
+    "choice": "choose one",
+    "flag": "choose yes or no",
+}
 _KINDS: dict[str, Kind] = {"string": "text", "boolean": "flag", "integer": "integer", "number": "number"}
 
 
@@ -144,7 +150,7 @@ def _read(field: Field, text: str) -> JsonValue:
     except ValueError:
         pass
     name = field.label if field.name else ""
-    raise FormError(name, f"type {WANTED[field.kind]}" if field.kind in WANTED else "choose yes or no")
+    raise FormError(name, WANTED[field.kind])
 
 
 def _number(text: str) -> float | int:

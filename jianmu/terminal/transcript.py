@@ -30,6 +30,8 @@ from jianmu.engine.interaction import Suspension
 from jianmu.message import Message
 from jianmu.terminal.blocks import Asking, Block, Call, Note, NoteKind, Reply, Said, safe
 
+TOOL = "ask_clarification"
+"""A tool whose call is a question, as `jianmu.thread.Clarify` is called where it has no other name."""
 B = TypeVar("B", bound=Block)
 
 
@@ -137,8 +139,8 @@ class Transcript:
         if question.id in self._asked:
             return
         call = self._calls.get(question.tool_call_id or "")
-        if call is not None and question.reason == "approval":
-            call.state = "asks"
+        if call is not None and question.reason in ("approval", "clarification"):
+            call.state, call.is_question = "asks", question.reason == "clarification"
             self._asked[question.id] = call
             self._mark(call)
         else:
@@ -236,7 +238,7 @@ class Transcript:
         """Return the block of a call, a new one if it has none."""
         call = self._calls.get(id)
         if call is None:
-            call = self._calls[id] = self._add(Call(id, safe(name)))
+            call = self._calls[id] = self._add(Call(id, safe(name), is_question=name == TOOL))
         return call
 
     def _add(self, block: B) -> B:

@@ -173,16 +173,25 @@ def _view(block: Block) -> BlockView | ReplyView:
 def call_content(call: Call, *, is_open: bool) -> Content:
     """Return a call as text: its name and arguments, how it stands, its result."""
     mark, style = CALL_MARKS[call.state]
-    head = Content.assemble(
-        (f"{mark} ", style), (call.name, "bold"), "  ", (arguments_of(call, is_open), "$text-muted")
-    )
+    head = Content.assemble((f"{mark} ", style), *_wanted(call, is_open))
     if call.state == "asks":
-        head = Content.assemble(head, ("  waits for your approval (Ctrl-R)", style))
+        what = "an answer" if call.is_question else "your approval"
+        head = Content.assemble(head, (f"  waits for {what} (Ctrl-R)", style))
     if call.state == "stopped":
         head = Content.assemble(head, ("  stopped", style))
     if call.result is None:
         return head
     return Content("\n").join([head, *_result(call, is_open)])
+
+
+def _wanted(call: Call, is_open: bool) -> list[str | tuple[str, str]]:
+    """Return what the model wants: a question as it is asked, any other call with its name and arguments."""
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    question, options = given.get("question"), given.get("options")
+    if call.is_question and isinstance(question, str) and not is_open:
+        listed = [short(one, 60) for one in options] if isinstance(options, list) else []
+        return [safe(question), (f"  ({' / '.join(listed)})" if listed else "", "$text-muted")]
+    return [(call.name, "bold"), "  ", (arguments_of(call, is_open), "$text-muted")]
 
 
 def arguments_of(call: Call, is_open: bool) -> str:

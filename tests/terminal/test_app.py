@@ -308,7 +308,7 @@ async def test_a_choice() -> None:
     async with screen_of(agent_of(asking({"enum": ["red", "green"]}))) as screen:
         await screen.say("choose")
         await screen.press("ctrl+y")
-        assert screen.shows("type one of the options")
+        assert screen.shows("choose one")
         await screen.press("tab", "down", "space")
         assert screen.app.screen.query_one(RadioSet).pressed_index == 1
         await screen.press("ctrl+y")
@@ -327,6 +327,16 @@ async def test_an_empty_text_is_sent_at_the_second_time_only() -> None:
         await until(lambda: not screen.talk.is_on)
         await screen.look()
         assert screen.talk.agent.state.messages[-1].text == "''"
+
+
+async def test_what_was_wrong_is_said_until_something_is_changed() -> None:
+    """It stays while nothing is done, and goes with the first letter."""
+    async with screen_of(agent_of(asking(str))) as screen:
+        await screen.say("ask")
+        await screen.press("tab", "enter")
+        assert screen.shows("nothing was typed")
+        await screen.press("x")
+        assert not screen.shows("nothing was typed")
 
 
 async def test_a_question_of_another_shape_is_answered_with_json() -> None:

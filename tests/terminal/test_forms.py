@@ -67,7 +67,7 @@ def test_what_is_filled_in_is_an_answer(kind: Any, given: Any, meant: Any) -> No
         (int, "", "type a whole number"),
         (float, "nan", "type a number"),
         (bool, None, "choose yes or no"),
-        (Literal["a", "b"], None, "type one of the options"),
+        (Literal["a", "b"], None, "choose one"),
         (list[int], "[1,", "not JSON: Expecting value (line 1, column 4)"),
         (list[int], "[NaN]", "not JSON: NaN is no JSON value"),
         (list[int], "[" * 100_000, "not JSON: it is nested too deeply"),

@@ -149,6 +149,20 @@ def test_an_approval_is_shown_at_its_call() -> None:
     assert call.state == "wanted"
 
 
+def test_a_question_of_a_model_is_shown_at_its_call() -> None:
+    """Whatever the tool is called; where it has its usual name, that can be told without the question."""
+    transcript = Transcript()
+    transcript.sync([ai("", tool_calls=[CALL])])
+    transcript.take(question("q1", "c1", "clarification"))
+    call = only(transcript)
+    assert isinstance(call, Call)
+    assert (call.state, call.is_question) == ("asks", True)
+    transcript.sync([ai("", tool_calls=[ToolCall(id="c2", name="ask_clarification", arguments={})])], is_whole=True)
+    call = only(transcript)
+    assert isinstance(call, Call)
+    assert call.is_question
+
+
 def test_a_question_is_shown_with_its_end() -> None:
     """A question is shown once, with who answered what."""
     transcript = shown(question("q1", reason="input"), question("q1", reason="input"))
