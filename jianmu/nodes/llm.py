@@ -115,6 +115,8 @@ class AgentLLMNode(ModelNode):
         self._answers = [name for name in ANSWERS if name in fields and not fields[name].info.is_required()]
         if "streaming_output" in self._places:
             _refuse_shared(self)
+        for one in self._tools.tools:
+            one.on_offered(self)
 
     async def _work(self) -> Status:
         """Ask, and write the reply."""

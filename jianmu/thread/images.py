@@ -5,23 +5,30 @@ from __future__ import annotations
 import hashlib
 
 import anyio.to_thread
+from py_trees.behaviour import Behaviour
 
 from jianmu.engine.context import NodeContext
+from jianmu.engine.tree import path_of
+from jianmu.errors import SetupError
 from jianmu.thread.files import VIRTUAL, ThreadFiles, parts_of
 from jianmu.thread.items import ViewedImage
-from jianmu.thread.part import fields_for
+from jianmu.thread.part import Part, fields_for, nodes_above
 from jianmu.thread.paths import ThreadFolders, checked_folders
 from jianmu.tool.base import Tool
 
+FIELD = "viewed_images"
 LARGEST = 20 * 1024 * 1024
 """Bytes that an image may have."""
+_TURN = 'Sequence("turn", memory=True, children=[think, ForgetImages("forget")])'
+_SHOWN = f'ShownImages("images", {_TURN}, folders=folders), or thread_agent(..., vision=True)'
 _PNG, _JPEG, _GIF = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", (b"GIF87a", b"GIF89a")
 
 
 def view_image(folders: ThreadFolders) -> Tool:
     """Return the tool `view_image`, which writes a reference to the field `viewed_images`: offer it to vision models.
 
-    The bytes go into the next request by ShownImages, and are forgotten by ForgetImages.
+    The bytes go into the next request by ShownImages, around the model that has the tool, and are forgotten by
+    ForgetImages after it; without them the tree is refused.
 
     Args:
         folders: where the folders of threads are.
@@ -38,14 +45,23 @@ def view_image(folders: ThreadFolders) -> Tool:
             path: the file, /mnt/user-data/...
             context: of the node that calls.
         """
-        fields_for(context, "viewed_images")
+        fields_for(context, FIELD)
         files = held.files(context.thread_id)
         with context.clock.working():
             image = await anyio.to_thread.run_sync(_looked_at, files, path, abandon_on_cancel=True)
-        context.write_state({"viewed_images": {image.actual_path: image}})
+        context.write_state({FIELD: {image.actual_path: image}})
         return f"You see {image.actual_path} ({image.mime_type}, {image.size} bytes) below."
 
-    return Tool(view_image, idempotent=True)
+    return _ViewImage(view_image, idempotent=True)
+
+
+class _ViewImage(Tool):
+    def on_offered(self, node: Behaviour) -> None:
+        """Refuse a model that would be told that it sees an image, and would not."""
+        if not any(isinstance(above, Part) and FIELD in above.reads for above in nodes_above(node)):
+            path = path_of(node)
+            text = f"node '{path}' offers view_image, and nothing above it shows the model the image: write {_SHOWN}"
+            raise SetupError(text, path=path)
 
 
 def image_type(data: bytes) -> str | None:

@@ -32,9 +32,9 @@ class ShownImages(Part, RequestProjection):
     """Put the images that the model has asked to see into the request: their bytes are nowhere else.
 
     They are a message at its end. A file that is gone, or is no longer what was asked for, is told as a text, and so
-    are images for which there is no room. Reads `viewed_images` and the folder of the thread. With a ForgetImages after
-    the model an image is in the requests up to the first one that succeeds. One that was refused for what it holds may
-    have been so for its images: they are forgotten, or no later one would be taken.
+    are images for which there is no room. Reads `viewed_images` and the folder of the thread. By the ForgetImages after
+    the model, which it needs, an image is in the requests up to the first one that succeeds. One that was refused for
+    what it holds may have been so for its images: they are forgotten, or no later one would be taken.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -120,3 +120,6 @@ class ForgetImages(Part, Node):
             if isinstance(source, ShownImages):
                 source.forget()
         return Status.SUCCESS
+
+
+ShownImages.requires = (ForgetImages,)  # each needs the other

@@ -88,6 +88,8 @@ class Part(NodeMixin, Behaviour):
         """Return where others of a kind belong."""
         if wrapped := getattr(kind, "wraps", ()):
             return f"around {' and '.join('the model' if one is AgentLLMNode else _a(one) for one in wrapped)}"
+        if AgentLLMNode in getattr(kind, "after", ()):
+            return "after the model"
         return "below or after it" if issubclass(kind, self.before) else "before it"
 
     def _refused(self, why: str) -> SetupError:

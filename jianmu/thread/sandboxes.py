@@ -8,8 +8,11 @@ from py_trees.common import Status
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.tree import path_of
 from jianmu.errors import RunError, SetupError, StateWriteError
+from jianmu.nodes.tools import ToolExecutor
 from jianmu.thread.items import SandboxRef
+from jianmu.thread.part import Part, nodes_around
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.sandbox import Sandbox, SandboxLimits, as_shown
 from jianmu.thread.sandboxlocal import LocalSandbox, check_root
@@ -86,8 +89,10 @@ def local_sandboxes(
     return Sandboxes(lambda thread: LocalSandbox(folders, thread, limits=limits, env=env, separate=separate))
 
 
-class OpenSandbox(AsyncNode):
+class OpenSandbox(Part, AsyncNode):
     """Open the sandbox of the thread now; without this node the first tool that needs it does.
+
+    It comes before what carries out the calls of the sandbox's tools.
 
     Reads and writes `sandbox`, where the schema has it.
     SUCCESS when it is started; RUNNING until then.
@@ -105,7 +110,22 @@ class OpenSandbox(AsyncNode):
             raise SetupError(text)
         self.sandboxes = sandboxes
 
+    def on_bound(self) -> None:
+        """Refuse a tree in which all that could use the sandbox comes earlier, and has opened it."""
+        super().on_bound()
+        around = nodes_around(self)
+        users = [place for place, node in enumerate(around) if isinstance(node, ToolExecutor) and _works_inside(node)]
+        if users and users[-1] < around.index(self):
+            path = path_of(around[users[0]])
+            raise self._refused(f"comes after '{path}', whose tools have opened the sandbox: put it before that node")
+
     async def update_async(self) -> Status:
         """Open it."""
         await self.sandboxes.of(self.context)
         return Status.SUCCESS
+
+
+def _works_inside(node: ToolExecutor) -> bool:
+    """Whether tools of a node are those of a sandbox; see `sandbox_tools`."""
+    owners = (getattr(tool.fn, "__self__", None) for tool in node.tools.tools)
+    return any(isinstance(getattr(owner, "sandboxes", None), Sandboxes) for owner in owners)

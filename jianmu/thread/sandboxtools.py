@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jianmu.engine.context import NodeContext
+from jianmu.errors import SetupError
 from jianmu.thread.files import AREAS, VIRTUAL, Entry, text_of
 from jianmu.thread.sandbox import EndedBy, Ran
 from jianmu.thread.sandboxes import Sandboxes
@@ -31,7 +32,12 @@ def sandbox_tools(sandboxes: Sandboxes) -> Toolbox:
     """Return `bash, python, read_file, write_file, str_replace, ls, glob, grep`, which open the sandbox by need.
 
     `box.only("read_file", "ls")` has fewer; `with_options(requires_approval=True)` asks a person first.
+
+    Raises:
+        SetupError: these are no sandboxes.
     """
+    if not isinstance(sandboxes, Sandboxes):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        raise SetupError(f"write sandbox_tools(local_sandboxes(folders)), not sandbox_tools({sandboxes!r})")
     made = _Tools(sandboxes)
     writing = (made.bash, made.python, made.write_file, made.str_replace)
     reading = (made.read_file, made.ls, made.glob, made.grep)
@@ -42,7 +48,7 @@ def sandbox_tools(sandboxes: Sandboxes) -> Toolbox:
 
 class _Tools:
     def __init__(self, sandboxes: Sandboxes) -> None:
-        self._of = sandboxes.of
+        self.sandboxes, self._of = sandboxes, sandboxes.of
 
     async def bash(self, command: str, context: NodeContext, seconds: float | None = None) -> ToolResult:
         """Run a shell command in /mnt/user-data/workspace. Whatever it starts ends with it.

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, cast, overload  # Any: functions, arguments a
 
 import anyio
 import anyio.to_thread
+from py_trees.behaviour import Behaviour
 from pydantic import JsonValue
 
 from jianmu.engine.answers import JsonObject
@@ -124,6 +125,9 @@ class Tool:
             setattr(made, option, value)
         made._check_options()  # of this class
         return made
+
+    def on_offered(self, node: Behaviour) -> None:
+        """Refuse, with a SetupError, a tree in which a model node offers the tool to no use; the tree is bound."""
 
     def check(self, call: ToolCall) -> str | None:
         """Return what is wrong with the arguments of a call, for the model, or None."""

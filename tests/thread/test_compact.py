@@ -401,7 +401,8 @@ def test_trees_and_options_that_cannot_work_are_refused() -> None:
         Compact("compact", think(), model=None), ReActState
     )
     assert refusal(Compact("compact", Success("leaf"), model=None)) == (
-        "node 'compact' (Compact) needs an AgentLLMNode below it: write Compact(\"compact\", AgentLLMNode(...), model=...)"
+        "node 'compact' (Compact) needs an AgentLLMNode below it: write "
+        'Compact("compact", AgentLLMNode(...), model=...)'
     )
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"messages": 0}, "a whole number from 1 up"),

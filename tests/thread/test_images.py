@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from py_trees.behaviour import Behaviour
 
 from jianmu.agent import Agent
 from jianmu.engine.state import Clear, StateManager
@@ -30,7 +31,7 @@ from jianmu.model import ModelRequest, ScriptedModel
 from jianmu.model.translate import wire_messages
 from jianmu.nodes import AgentLLMNode, ContextBudget, Repeat, Retry, ToolExecutor, action
 from jianmu.nodes import Sequence as InOrder
-from jianmu.prebuilt import ReActState
+from jianmu.prebuilt import ReActState, react
 from jianmu.stores import SQLiteStore
 from jianmu.thread import ForgetImages, ShownImages, ThreadFolders, ThreadState, ViewedImage, view_image
 from jianmu.thread.images import LARGEST, image_type
@@ -281,7 +282,8 @@ async def test_an_image_that_is_refused_is_not_sent_again(tmp_path: Path, family
     for tries in (1, 2):
         with ScriptedModel([family("no", model="m"), "fine"]) as model:
             think = Retry("tries", AgentLLMNode("think", model=model), attempts=tries)
-            made = thread(ShownImages("images", think, folders=scene.folders))
+            turn = InOrder("turn", memory=True, children=[think, ForgetImages("forget")])
+            made = thread(ShownImages("images", turn, folders=scene.folders))
             assert await run(made, human("look"), viewed_images=scene.refer("a")) is (SUCCESS if tries > 1 else FAILURE)
             assert made.state.viewed_images == {}
             assert tries > 1 or await run(made, human("again")) is SUCCESS
@@ -413,6 +415,36 @@ def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
     assert "needs the field viewed_images" in refusal(
         ShownImages("images", think(), folders=folders), schema=ReActState
     )
+    assert refusal(ShownImages("images", think(), folders=folders)) == (
+        "node 'main/images' (ShownImages) needs a ForgetImages in its tree: put ForgetImages(...) after the model"
+    )
     for build in (view_image, partial(ShownImages, "x", think())):
         with pytest.raises(SetupError, match=r'folders=ThreadFolders\("./threads"\)\), not folders=7'):
             build(folders=7)  # pyright: ignore[reportArgumentType]  # a user's mistake
+
+
+def test_a_model_that_would_be_told_that_it_sees_an_image_and_would_not_is_refused(tmp_path: Path) -> None:
+    """Nothing above the model that has `view_image` shows images: not beside it, and not around another one either."""
+    folders = ThreadFolders(tmp_path)
+
+    def looking(name: str) -> Behaviour:
+        return react(name, model=ScriptedModel(), tools=[view_image(folders)])
+
+    def shown(child: Behaviour) -> Behaviour:
+        both = InOrder("both", memory=True, children=[child, ForgetImages("forget")])
+        return ShownImages("images", both, folders=folders)
+
+    Agent(shown(looking("one")), ThreadState)
+    other = AgentLLMNode("other", model=ScriptedModel())
+    for tree in (looking("one"), InOrder("main", memory=True, children=[looking("one"), shown(other)])):
+        with pytest.raises(SetupError) as caught:
+            Agent(tree, ThreadState)
+        assert str(caught.value).endswith(
+            "/think' offers view_image, and nothing above it shows the model the image: "
+            'write ShownImages("images", Sequence("turn", memory=True, children=[think, ForgetImages("forget")]), '
+            "folders=folders), or thread_agent(..., vision=True)"
+        )
+        line = str(caught.value).split(": write ")[1].split(", or ")[0]
+        think = AgentLLMNode("think", model=ScriptedModel(), tools=[view_image(folders)])
+        known = {"ShownImages": ShownImages, "Sequence": InOrder, "ForgetImages": ForgetImages}
+        Agent(eval(line, {**known, "think": think, "folders": folders}), ThreadState)

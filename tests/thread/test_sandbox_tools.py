@@ -125,6 +125,32 @@ async def test_an_eager_one_is_there_before_the_tools(tmp_path: Path) -> None:
         OpenSandbox("open", sandboxes=None)  # pyright: ignore[reportArgumentType]  # a user's mistake
 
 
+async def test_a_sandbox_that_is_opened_when_all_has_been_done_is_refused(tmp_path: Path) -> None:
+    """The tools before it have opened it by need; where others come later, in a loop's next part, it is right."""
+    boxes = Scene(tmp_path).boxes
+
+    def uses(name: str) -> ToolExecutor:
+        return ToolExecutor(name, tools=sandbox_tools(boxes).with_options(timeout=9).only("bash"))
+
+    def tree(*children: Any) -> Sequence:
+        return Sequence("main", memory=True, children=[*children])
+
+    Agent(tree(uses("one"), OpenSandbox("open", sandboxes=boxes), uses("two")), ThreadState)
+    Agent(tree(ToolExecutor("act", tools=[shown]), OpenSandbox("open", sandboxes=boxes)), ThreadState)
+    with pytest.raises(SetupError) as caught:
+        Agent(tree(uses("one"), OpenSandbox("open", sandboxes=boxes)), ThreadState)
+    assert str(caught.value) == (
+        "node 'main/open' (OpenSandbox) comes after 'main/one', whose tools have opened the sandbox: "
+        "put it before that node"
+    )
+
+
+async def test_what_is_no_sandboxes_gives_no_tools(tmp_path: Path) -> None:
+    """The folders of threads, for one: with what to write."""
+    with pytest.raises(SetupError, match=r"write sandbox_tools\(local_sandboxes\(folders\)\), not sandbox_tools\("):
+        sandbox_tools(ThreadFolders(tmp_path))  # pyright: ignore[reportArgumentType]  # a user's mistake
+
+
 async def test_a_halt_ends_the_programs(tmp_path: Path) -> None:
     """When the run has ended nothing runs any more, and the sandbox is released."""
     scene = Scene(tmp_path)
