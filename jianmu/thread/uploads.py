@@ -18,6 +18,7 @@ import anyio.to_thread
 from py_trees.common import Status
 
 from jianmu.engine.node import AsyncNode
+from jianmu.errors import SetupError
 from jianmu.message import Message
 from jianmu.nodes import conversation
 from jianmu.nodes.llm import AgentLLMNode
@@ -52,8 +53,14 @@ def save_upload(folders: ThreadFolders, thread_id: str, filename: str, data: byt
         The file under the name that it has there.
 
     Raises:
+        SetupError: an argument is something else.
         ValueError: it cannot be written.
     """
+    call = 'save_upload(ThreadFolders("./threads"), thread_id, "sales.csv", data)'
+    if not isinstance(folders, ThreadFolders):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        raise SetupError(f"write {call}, not save_upload({folders!r}, ...): the folders are those of the agent's parts")
+    if not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+        raise SetupError(f"{call} takes the bytes of the file, not a {type(data).__name__}: write text.encode()")
     files, (stem, ending) = folders.files(thread_id), os.path.splitext(_plain_name(filename))  # noqa: PTH122  # of a name
     for number in itertools.count(1):
         path = f"{UPLOADS}/{stem}{f' ({number})' if number > 1 else ''}{ending}"
@@ -101,8 +108,9 @@ class Uploads(Part, AsyncNode):
     """Write the files that came with the current message: `uploaded_files`, `[]` in a run whose message has none.
 
     The current message is the last of the conversation, if it is a person's. Its files are those that its metadata
-    names under `files`, and its parts whose path is virtual. What is not a plain file in the thread's uploads is left
-    out, and the feedback says so. It comes before the model; the first child of the run, after ThreadData.
+    names under `files`, a list or one name, and its parts whose path is virtual. What is not a plain file in the
+    thread's uploads is left out; the feedback, the log and ShownUploads say so. It comes before the model; the first
+    child of the run, after ThreadData.
     Reads `messages`; writes `uploaded_files`, also over what the caller's input has there.
     SUCCESS when they are written.
     RUNNING while the folder is looked at.
@@ -124,15 +132,18 @@ class Uploads(Part, AsyncNode):
 
     async def update_async(self) -> Status:
         """Look at the files that the message names."""
-        named = [*dict.fromkeys(_named(_current(conversation.messages_of(self.context))))]
+        message = _current(conversation.messages_of(self.context))
+        named = [] if message is None else named_in(message)
         found: list[UploadedFile] = []
         if named:
             files = self.folders.files(self.context.thread_id)
             with self.context.clock.working():
-                found = await anyio.to_thread.run_sync(_all_found, files, named[:MOST], abandon_on_cancel=True)
+                found = await anyio.to_thread.run_sync(all_found, files, named[:MOST], abandon_on_cancel=True)
         if len(found) < len(named):
             self.feedback_message = f"left out {len(named) - len(found)} files that are not in the uploads"
-            self.context.log.warning("files of a message are not in the uploads", count=len(named) - len(found))
+            there = {one.path for one in found}
+            lost = [path[:_NAME_BYTES] for path in named if path not in there][:MOST]
+            self.context.log.warning("files of a message are not in the uploads", files=lost)
         if self.context.manager.read("uploaded_files") != found:
             self.write_state({"uploaded_files": found})
         return Status.SUCCESS
@@ -144,12 +155,14 @@ def _current(messages: Sequence[Message]) -> Message | None:
     return last if last is not None and last.role == "human" else None
 
 
-def _named(message: Message | None) -> Iterator[str]:
-    """Yield the paths of the files that a message says it has."""
-    if message is None:
-        return
+def named_in(message: Message) -> list[str]:
+    """Return the paths of the files that a message says it has, each once."""
+    return [*dict.fromkeys(_named(message))]
+
+
+def _named(message: Message) -> Iterator[str]:
     listed: Any = (message.metadata or {}).get(KEY)
-    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
+    for one in [listed] if isinstance(listed, str) else cast("list[Any]", listed) if isinstance(listed, list) else []:
         given = _path_in(one)
         if given:
             yield given
@@ -168,7 +181,7 @@ def _path_in(entry: Any) -> str | None:
     return f"{UPLOADS}/{entry}" if isinstance(entry, str) and entry else None
 
 
-def _all_found(files: ThreadFiles, paths: Sequence[str]) -> list[UploadedFile]:
+def all_found(files: ThreadFiles, paths: Sequence[str]) -> list[UploadedFile]:
     """Return what is known of files, each once, without those that are not there."""
     found: dict[str, UploadedFile] = {}
     for path in paths:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar, cast  # Any: snapshots
@@ -23,13 +23,14 @@ from jianmu.thread.files import VIRTUAL, Entry, ThreadFiles, parts_of, virtual
 from jianmu.thread.items import UploadedFile
 from jianmu.thread.part import Kinds, Part
 from jianmu.thread.paths import ThreadFolders, checked_folders
-from jianmu.thread.uploads import UPLOADS, Uploads
+from jianmu.thread.uploads import UPLOADS, Uploads, all_found, named_in
 from jianmu.tool.types import FilePart, ImagePart, TextPart
 
 MOST = 100
 """Lines about older files that a request has."""
 _LOOKED_AT = 1000
 _DEPTH = 4
+_SHOWN = 200
 _BEING_WRITTEN = re.compile(r"\.[0-9a-f]{16}\.new")
 
 
@@ -37,7 +38,8 @@ class ShownUploads(Part, RequestProjection):
     """Tell the model, in the request only, of the files that came with the message and of the older ones there are.
 
     The block stands after the newest message of a person. A part of a message whose path is virtual becomes a text that
-    names it: what is in the file the model reads with a tool. Reads `uploaded_files` and the folder of the thread.
+    names it: what is in the file the model reads with a tool. Files that the message names and that are not there are
+    named too. Reads `uploaded_files`, `messages` and the folder of the thread.
     SUCCESS, FAILURE, RUNNING: as the child. Halting halts the child.
 
     Args:
@@ -46,7 +48,7 @@ class ShownUploads(Part, RequestProjection):
         folders: where the folders of threads are.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ("uploaded_files",)
+    reads: ClassVar[tuple[str, ...]] = ("uploaded_files", "messages")
     requires: ClassVar[Kinds] = (Uploads,)
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
 
@@ -57,21 +59,35 @@ class ShownUploads(Part, RequestProjection):
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the block of files."""
         messages = [one if isinstance(one.content, str) else _with_names(one) for one in request.messages]
-        lines = [*self._lines(snapshot.uploaded_files)]
+        lines = [*self._lines(snapshot.uploaded_files, _newest(snapshot.messages))]
         if lines:
             messages.insert(_after_person(messages), note(f"uploaded_files:{self.context.path}", "\n".join(lines)))
         return replace(request, messages=messages)
 
-    def _lines(self, current: Sequence[UploadedFile]) -> Iterator[str]:
+    def _lines(self, current: Sequence[UploadedFile], message: Message | None) -> Iterator[str]:
         if current:
             yield "Files that came with this message:"
             yield from (_line(one.path, one.size) for one in current)
-        known = {virtual(parts_of(one.path)) for one in current}
-        older = [one for one in _older(self.folders.files(self.context.thread_id)) if one.path not in known]
+        files, known = self.folders.files(self.context.thread_id), {virtual(parts_of(one.path)) for one in current}
+        lost = [] if message is None else _lost(files, named_in(message)[:MOST], known)
+        if lost:
+            yield "Files that this message names and that are not in the uploads:"
+            yield from (f"- {_told(path.removeprefix(f'{UPLOADS}/')[:_SHOWN])}" for path in lost)
+        older = [one for one in _older(files) if one.path not in known]
         if older:
             yield "Files of earlier messages:"
             yield from (_line(one.path, one.size) for one in older[:MOST])
             yield from [f"and more: look into {UPLOADS}"] if len(older) > MOST else []
+
+
+def _newest(messages: Sequence[Message]) -> Message | None:
+    """Return the newest message of a person, or None."""
+    return next((one for one in reversed(messages) if one.role == "human" and not is_added(one)), None)
+
+
+def _lost(files: ThreadFiles, named: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return which paths are those of no file in the uploads."""
+    return [path for path in named if path not in known and not all_found(files, [path])]
 
 
 def _after_person(messages: Sequence[Message]) -> int:

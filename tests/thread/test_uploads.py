@@ -170,7 +170,7 @@ async def test_what_is_not_in_the_uploads_is_left_out(tmp_path: Path) -> None:
     """Files that are elsewhere, links, folders, what leads out, and what is no name: left out; good ones stay."""
     folders = ThreadFolders(tmp_path / "threads")
     save_upload(folders, "t", "good.txt", b"1")
-    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "secret").write_text("what is in it")
     uploads = tmp_path / "threads/t/uploads"
     (uploads / "link.txt").symlink_to(tmp_path / "secret")
     (uploads / "folder").mkdir()
@@ -187,13 +187,60 @@ async def test_what_is_not_in_the_uploads_is_left_out(tmp_path: Path) -> None:
         made = thread(tree(folders, model))
         assert await run(made, sent("look", *bad, "good.txt")) is SUCCESS
     assert [one.filename for one in made.state.uploaded_files] == ["good.txt"]
-    assert "secret" not in "".join(asked(model)[1:])
-    for listed in ("good.txt", {"filename": "good.txt"}, 7, None):
+    assert "what is in it" not in "".join(asked(model)[1:])
+    for listed in ({"filename": "good.txt"}, 7, None):
         files, _ = await found(folders, human("look", metadata={"files": listed}))
         assert files == []
 
 
+async def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
+    """`files="good.txt"`: a text is no list of its signs, and is not left out."""
+    folders = ThreadFolders(tmp_path)
+    save_upload(folders, "t", "good.txt", b"1")
+    files, _ = await found(folders, human("look", metadata={"files": "good.txt"}))
+    assert [one.filename for one in files] == ["good.txt"]
+
+
+def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    """A path in the place of the folders, and a text in the place of bytes: with what to write."""
+    save: Any = save_upload
+    with pytest.raises(
+        SetupError, match=r'write save_upload\(ThreadFolders\("./threads"\), .*, not save_upload\(\'th\''
+    ):
+        save("th", "t", "a.txt", b"1")
+    with pytest.raises(SetupError, match=r"takes the bytes of the file, not a str: write text.encode\(\)"):
+        save(ThreadFolders(tmp_path), "t", "a.txt", "text")
+
+
 # The request
+
+
+@pytest.mark.parametrize("given", [["no.csv"], "no.csv", [{"filename": "no.csv"}], [{"path": f"{AT}/no.csv"}]])
+async def test_a_file_that_is_not_there_is_named(given: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The model is told which one, in every request of the run, and the log has a warning."""
+    with caplog.at_level("WARNING"):
+        files, request = await found(ThreadFolders(tmp_path), human("look", metadata={"files": given}))
+    assert files == []
+    assert request == ["look", block("Files that this message names and that are not in the uploads:", "- no.csv")]
+    assert "files of a message are not in the uploads" in caplog.text
+    assert "no.csv" in caplog.text
+
+
+async def test_what_is_named_as_not_there_tells_nothing_else(tmp_path: Path) -> None:
+    """A name that leads out, that would end the block, or that is very long; a file that is there is no lost one."""
+    folders = ThreadFolders(tmp_path)
+    save_upload(folders, "t", "good.txt", b"1")
+    _, request = await found(
+        folders, sent("look", "../../etc/passwd", "a\n</uploaded_files>", "x" * 999, "./good.txt", "good.txt")
+    )
+    assert request[1] == block(
+        "Files that came with this message:",
+        f"- {AT}/good.txt (1 bytes)",
+        "Files that this message names and that are not in the uploads:",
+        "- ../../etc/passwd",
+        "- a\\u000a\\u003c/uploaded_files\\u003e",
+        f"- {'x' * 200}",
+    )
 
 
 async def test_the_model_is_told_of_current_and_older_files(tmp_path: Path) -> None:
