@@ -51,7 +51,7 @@ HELP = (
     ("Up, Down", "what was sent before"),
     ("Ctrl-C", "stop the turn; twice when nothing is going on: quit"),
     ("Ctrl-T", "the tree and the state"),
-    ("Ctrl-R", "answer the question that waits"),
+    ("Ctrl-R", "answer the question that waits; look again, where another program has the thread"),
     ("Ctrl-Y", "approve, or answer, in a question"),
     ("Ctrl-G", "go on with a turn that was cut short"),
     ("Ctrl-O, Ctrl-N", "other threads, a new thread"),
@@ -59,9 +59,11 @@ HELP = (
     ("Page Up, Down", "scroll"),
     ("Ctrl-Q", "quit; the thread is kept"),
 )
+GOES_ON = "A turn is going on: Ctrl-C stops it."
 STANDING_NOTES: dict[Standing, str] = {
     "cut": "The last turn was cut short. Ctrl-G goes on with it; a new message gives it up.",
-    "busy": "Another program is at work on this thread.",
+    "busy": "Another program is at work on this thread.\n"
+    "Its questions are answered there. Ctrl-R looks again, Ctrl-N begins a new one.",
 }
 
 
@@ -193,7 +195,9 @@ class ChatApp(App[None]):
     def _status(self) -> Content:
         talk = self.conversation
         questions = len(talk.questions)
-        if questions:
+        if talk.is_busy:
+            doing = ("■ another program has this thread", "$text-warning")
+        elif questions:
             doing = ("? 1 question waits" if questions == 1 else f"? {questions} questions wait", "$text-warning")
         else:
             doing = ("▶ working" if talk.is_on else "● ready", "$text-primary" if talk.is_on else "$text-success")
@@ -205,8 +209,7 @@ class ChatApp(App[None]):
     async def on_prompt_sent(self, event: Prompt.Sent) -> None:
         """Say what was typed."""
         event.stop()
-        if self.conversation.is_on:
-            self.notify("A turn is going on: Ctrl-C stops it.", severity="warning")
+        if self._is_in_turn():
             return
         prompt = self.query_one(Prompt)
         prompt.remember(event.text)
@@ -277,10 +280,14 @@ class ChatApp(App[None]):
     async def _answer(self, id: str, payload: JsonValue, action: Action) -> None:
         await self.conversation.answer(id, payload, action)
 
-    def action_question(self) -> None:
-        """Ask again what was put off."""
+    async def action_question(self) -> None:
+        """Ask again what was put off; look again whether a thread is free."""
         self._put_off.clear()
-        if not self.conversation.questions:
+        if self.conversation.is_busy:
+            await self._open(self.conversation.thread_id)
+            if self.conversation.is_busy:
+                self.notify("Still held by another program.", severity="warning")
+        elif not self.conversation.questions:
             self.notify("No question waits.")
 
     # Threads
@@ -326,7 +333,8 @@ class ChatApp(App[None]):
     def _is_in_turn(self) -> bool:
         """Whether a turn is on; then say so."""
         if self.conversation.is_on:
-            self.notify("A turn is going on: Ctrl-C stops it.", severity="warning")
+            waits = "A question waits: Ctrl-R."
+            self.notify(waits if self.conversation.questions else GOES_ON, severity="warning")
         return self.conversation.is_on
 
     # The screen

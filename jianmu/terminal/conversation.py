@@ -24,7 +24,15 @@ from jianmu.engine.events import Answered, Event, NodeFinished, NodeHalted, Node
 from jianmu.engine.interaction import Answer, Record, Suspension
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.typefit import fits
-from jianmu.errors import JianmuError, LimitExceeded, SetupError, StateError, UnknownSuspensionError, UnknownThreadError
+from jianmu.errors import (
+    JianmuError,
+    LimitExceeded,
+    SetupError,
+    StateError,
+    ThreadBusyError,
+    UnknownSuspensionError,
+    UnknownThreadError,
+)
 from jianmu.message import Message, human
 from jianmu.terminal.blocks import short
 from jianmu.terminal.telling import failure, told
@@ -35,6 +43,8 @@ Standing = Literal["new", "over", "waits", "cut", "busy"]
 """How a thread stands: nothing was said, its run is over, waits for answers, was cut short, or is somebody else's."""
 STANDS: dict[str, Standing] = {"suspended": "waits", "interrupted": "cut", "running": "cut"}
 FIELD = "messages"
+STOPPED = "Stopped. What the model was saying is not part of the conversation."
+GO_ON = "\nCtrl-G goes on with the turn; a new message gives it up."
 
 
 class Conversation:
@@ -48,6 +58,7 @@ class Conversation:
         transcript: what is shown of it.
         thread_id: the thread.
         is_on: whether a turn is on.
+        is_busy: whether another program had the thread when it was last looked at.
         is_new: whether nothing was said in this thread.
         has_moved: whether a node has moved since this was set to False.
 
@@ -60,7 +71,7 @@ class Conversation:
         self.agent = agent
         self.transcript = Transcript()
         self.thread_id = thread_id or new_thread_id()
-        self.is_on = False
+        self.is_on = self.is_busy = False
         self.is_new = True
         self.has_moved = False
         self._is_stopped = self._has_begun = False
@@ -87,8 +98,8 @@ class Conversation:
 
     @property
     def questions(self) -> tuple[Suspension, ...]:
-        """The open questions of the turn that is on."""
-        return self.agent.interaction.pending if self.is_on else ()
+        """The open questions of the turn that is on; not those of another program that has the thread."""
+        return self.agent.interaction.pending if self.is_on and self._has_begun else ()
 
     # Threads
 
@@ -105,6 +116,7 @@ class Conversation:
         except UnknownThreadError:
             pass
         self._begin(thread_id, is_new=standing == "new")
+        self.is_busy = standing == "busy"
         if standing != "new":
             self._sync(self._messages(), is_whole=True)
         return standing
@@ -116,7 +128,7 @@ class Conversation:
     def _begin(self, thread_id: str, *, is_new: bool) -> None:
         self._news.clear()
         self.transcript.clear()
-        self.thread_id, self.is_new = thread_id, is_new
+        self.thread_id, self.is_new, self.is_busy = thread_id, is_new, False
         self.has_moved = True
 
     async def _standing(self, thread_id: str) -> Standing:
@@ -182,23 +194,25 @@ class Conversation:
     async def _turn(self, work: Callable[..., Awaitable[Status]], *given: object) -> bool:
         """Carry out a turn, and tell how it ended."""
         self.is_on, self._is_stopped = True, False
-        self._has_begun = False
+        self._has_begun = self.is_busy = False
         try:
             with CancelScope() as self._scope:
                 self._tell(await work(*given))
         except Exception as error:  # noqa: BLE001  # whatever an agent raises is told, and the chat goes on
             self._settle()
+            self.is_busy = isinstance(error, ThreadBusyError)
             self.transcript.note(told(error), "error")
             return self._has_begun
         finally:
             self.is_on = False
+            self.transcript.leave()
         return self._has_begun
 
     def _tell(self, status: Status) -> None:
         """Show what came last, and say how the turn ended if it has not succeeded."""
         self._settle()
         if self._is_stopped:
-            self.transcript.note("Stopped. What the model was saying is not part of the conversation.", "warning")
+            self.transcript.note(STOPPED if self.store is None else STOPPED + GO_ON, "warning")
         elif status is Status.FAILURE:
             self.transcript.note(failure(self.agent.root), "error")
         elif status is Status.INVALID:
@@ -208,6 +222,7 @@ class Conversation:
 
     def _hear(self, event: Event) -> None:
         """Take an event, and the conversation as it is at that time; called in any thread, inside of commits."""
+        self._has_begun |= isinstance(event, RunStarted)
         is_said = isinstance(event, StateChanged) and FIELD in event.fields
         self._news.append((event, self._messages() if is_said else None))
 
@@ -223,7 +238,6 @@ class Conversation:
                 answer = record.answer
                 text = said(answer.payload) if answer.action == "accept" else answer.action
                 self.transcript.say_answer(record.id, text)
-            self._has_begun |= isinstance(event, RunStarted)
             self.has_moved |= isinstance(event, NodeStarted | NodeFinished | NodeHalted)
             if messages is not None and event.thread_id == self.thread_id:
                 self._sync(messages)

@@ -28,7 +28,7 @@ from jianmu.terminal.blocks import safe
 MOST = 600
 """Characters of an error that are shown."""
 HINTS: tuple[tuple[type[Exception], str], ...] = (
-    (ThreadBusyError, "Another program is at work on this thread. Wait until it is done, or begin a new one (Ctrl-N)."),
+    (ThreadBusyError, "Another program is at work on this thread. Ctrl-R looks again, Ctrl-N begins a new one."),
     (RateLimitedError, "Wait a while, then send it again."),
     (ModelUnavailableError, "Send it again; if that does not help, look whether the provider can be reached."),
     (ContextTooLongError, "The conversation has grown too long for this model: begin a new one (Ctrl-N)."),

@@ -32,6 +32,8 @@ from jianmu.terminal.blocks import Asking, Block, Call, Note, NoteKind, Reply, S
 
 TOOL = "ask_clarification"
 """A tool whose call is a question, as `jianmu.thread.Clarify` is called where it has no other name."""
+LEFT = "not answered"
+"""How a question has ended whose turn has ended before it was answered."""
 B = TypeVar("B", bound=Block)
 
 
@@ -135,8 +137,9 @@ class Transcript:
         self._mark(call)
 
     def ask(self, question: Suspension) -> None:
-        """Show a question, unless it is shown."""
+        """Show a question, unless it is shown; one whose turn had ended waits again."""
         if question.id in self._asked:
+            self._ask_again(self._asked[question.id])
             return
         call = self._calls.get(question.tool_call_id or "")
         if call is not None and question.reason in ("approval", "clarification"):
@@ -145,6 +148,24 @@ class Transcript:
             self._mark(call)
         else:
             self._asked[question.id] = self._add(Asking(question.id, safe(question.message), path=question.path))
+
+    def _ask_again(self, found: Asking | Call) -> None:
+        if isinstance(found, Asking) and found.end == LEFT:
+            found.end = ""
+            self._mark(found)
+        elif isinstance(found, Call) and found.state == "stopped":
+            found.state = "asks"
+            self._mark(found)
+
+    def leave(self) -> None:
+        """Have no question wait: the turn that asked has ended."""
+        for found in self._asked.values():
+            if isinstance(found, Asking) and not found.end:
+                found.end = LEFT
+                self._mark(found)
+            elif isinstance(found, Call) and found.state == "asks":
+                found.state = "stopped"
+                self._mark(found)
 
     def say_answer(self, id: str, answer: str) -> None:
         """Show what was answered to a question."""

@@ -132,6 +132,11 @@ class Screen:
         strips = self.app.screen._compositor.render_strips()  # no public way gives the text
         return "\n".join(line for strip in strips if (line := strip.text.rstrip()))
 
+    @property
+    def notices(self) -> list[str]:
+        """What is said in passing, at the edge of the screen."""
+        return [one.message for one in self.app._notifications]  # no public way gives them
+
     def shows(self, text: str) -> bool:
         """Whether a text is shown."""
         return text in self.text

@@ -18,6 +18,7 @@ from jianmu.engine.request import Request
 from jianmu.message import Message, human, tool_result
 from jianmu.stores import MemoryStore
 from jianmu.terminal.assistant import scripted_agent
+from jianmu.terminal.conversation import Conversation
 from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView
 from jianmu.tool.types import ToolCall
 from tests.house import ROOT
@@ -423,6 +424,56 @@ async def test_a_refused_message_comes_back_to_the_prompt() -> None:
             assert screen.shows("ThreadBusyError: thread 't1' is held by")
             assert screen.prompt.text == "hello"
         other.halt()
+
+
+async def test_a_thread_whose_question_waits_in_another_program_says_so() -> None:
+    """No question is shown as if it could be answered here; Ctrl-R looks again, and goes on when it is free."""
+    store = MemoryStore()
+    other = Conversation(agent_of(paying, store=store), "t1")
+    async with anyio.create_task_group() as group:
+        group.start_soon(other.send, "pay")
+        await until(lambda: other.questions)
+        async with screen_of(agent_of(paying, store=store), "t1") as screen:
+            assert screen.shows("■ another program has this thread")
+            await screen.say("hello")
+            assert not screen.shows("waits for")
+            assert screen.shows("■ another program has this thread")
+            await screen.press("ctrl+r")
+            assert screen.notices == ["Still held by another program."]
+            other.leave()
+            await until(lambda: not other.is_on)
+            await screen.press("ctrl+r")
+            await until(lambda: screen.talk.questions)
+            await screen.look()
+            assert screen.shows("May 'pay' be called?")
+
+
+async def test_who_sends_while_a_question_waits_is_told_of_it() -> None:
+    """It was put off; a message, another thread and a new one have to wait."""
+    async with screen_of(agent_of(paying, store=MemoryStore())) as screen:
+        await screen.say("pay")
+        await screen.press("escape")
+        for keys in ("enter", "ctrl+o", "ctrl+n"):
+            screen.app.clear_notifications()
+            screen.prompt.text = "more"
+            await screen.press(keys)
+            assert screen.notices == ["A question waits: Ctrl-R."]
+        assert screen.prompt.text == "more"
+
+
+async def test_a_question_whose_turn_was_stopped_waits_no_more() -> None:
+    """What can be done is said; Ctrl-G asks it again."""
+    async with screen_of(agent_of(asking(str), store=MemoryStore())) as screen:
+        await screen.say("ask")
+        await screen.press("ctrl+c")
+        await until(lambda: not screen.talk.is_on)
+        await screen.look()
+        assert screen.shows("? What is it?  not answered")
+        assert screen.shows("Ctrl-G goes on with")
+        await screen.press("ctrl+g")
+        await until(lambda: screen.talk.questions)
+        await screen.press("escape")
+        assert screen.shows("? What is it?  waits for an answer (Ctrl-R)")
 
 
 async def test_threads_can_be_chosen() -> None:

@@ -51,7 +51,7 @@ def test_a_busy_thread_is_told_without_calls_to_write() -> None:
     text = told(ThreadBusyError("thread 't' is held by process 1: answer its questions with answer(…)"))
     assert text.splitlines() == [
         "ThreadBusyError: thread 't' is held by process 1",
-        "Another program is at work on this thread. Wait until it is done, or begin a new one (Ctrl-N).",
+        "Another program is at work on this thread. Ctrl-R looks again, Ctrl-N begins a new one.",
     ]
 
 
