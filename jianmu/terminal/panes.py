@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import cast
 
@@ -12,6 +12,7 @@ from py_trees.common import Status
 from pydantic import BaseModel
 
 from jianmu.draw import lines
+from jianmu.engine.state import Internal
 from jianmu.message import Message
 from jianmu.terminal.blocks import short
 
@@ -29,19 +30,30 @@ def tree_lines(root: Behaviour, most: int = MOST_LINES) -> list[tuple[str, Statu
     return shown if len(shown) <= most else [*shown[:most], ("⋮", Status.INVALID)]
 
 
-def state_lines(state: BaseModel, hidden: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the name of each field and what it holds, on one line.
+def state_lines(state: BaseModel) -> Iterator[tuple[str, str]]:
+    """Yield the name of each field and what it holds, on one line; not those that hold nothing or are the tree's own.
 
     Args:
         state: the snapshot.
-        hidden: fields that are left out.
     """
-    for name in type(state).model_fields:
-        if name not in hidden:
-            yield name, shown(getattr(state, name, None))
-    for name, value in (state.model_extra or {}).items():
-        if name not in hidden:
+    for name, field in type(state).model_fields.items():
+        value = getattr(state, name, None)
+        is_own = any(isinstance(one, Internal) or one is Internal for one in field.metadata)
+        if not is_own and not _is_empty(value, field.default):
             yield name, shown(value)
+    for name, value in (state.model_extra or {}).items():
+        if not _is_empty(value):
+            yield name, shown(value)
+
+
+def _is_empty(value: object, default: object = None) -> bool:
+    """Whether there is nothing to see: no value, no items, or a 0 or False that was never anything else."""
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields.items()
+        return all(_is_empty(getattr(value, name, None), field.default) for name, field in fields)
+    if isinstance(value, Sized):
+        return not len(value)
+    return value is None or (not value and value == default and type(value) is type(default))
 
 
 def shown(value: object, most: int = WIDTH) -> str:

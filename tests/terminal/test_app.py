@@ -112,7 +112,7 @@ async def test_a_turn_on_a_large_screen() -> None:
                                                                             ▊
   • one                                                                     ▊ state
   • two                                                                     ▊ messages: 2 messages
-                                                                            ▊ topic: ""
+                                                                            ▊
                                                                             ▊
     x = 1                                                                   ▊
                                                                             ▊

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
 from py_trees.behaviours import Failure, Success
 from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
+from jianmu.engine.state import Internal
 from jianmu.errors import BadRequestError, InvalidAnswerError, ModelUnavailableError, RateLimitedError, ThreadBusyError
 from jianmu.message import Usage, human
 from jianmu.nodes import Selector, Sequence
@@ -96,6 +99,9 @@ class Fields(BaseModel):
     by_name: dict[str, object] = {}
     usage: Usage = Usage()
     flag: bool | None = None
+    is_new: bool = True
+    count: int = 0
+    own: Annotated[dict[str, int], Internal()] = {}
 
 
 def test_each_field_is_one_line() -> None:
@@ -108,7 +114,7 @@ def test_each_field_is_one_line() -> None:
         usage=Usage(input_tokens=3),
         more=1,
     )
-    lines = dict(state_lines(state, hidden=["flag"]))
+    lines = dict(state_lines(state))
     assert lines["text"].startswith("a ba b")
     assert len(lines.pop("text")) == 120
     assert lines == {
@@ -116,7 +122,19 @@ def test_each_field_is_one_line() -> None:
         "many": "[0, 1, 2, 3, … 100000 in all]",
         "by_name": r"{x: [1], y\x1b: null}",
         "usage": "Usage(input_tokens=3)",
+        "is_new": "true",
         "more": "1",
+    }
+
+
+def test_fields_with_nothing_in_them_are_left_out() -> None:
+    """So that what there is is in sight; a False where there was a True is something, what the tree counts is not."""
+    state = Fields(is_new=False, own={"x": 1}, nothing="", none=None, by_name={})
+    assert dict(state_lines(state)) == {"is_new": "false"}
+    assert dict(state_lines(Fields(is_new=True, count=1, flag=False))) == {
+        "flag": "false",
+        "is_new": "true",
+        "count": "1",
     }
 
 
