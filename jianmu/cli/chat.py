@@ -42,6 +42,7 @@ There are three ways to a model:
 
 Or talk with an agent of your own: jianmu chat module:agent
 """
+SAID = {"": True, "y": True, "yes": True, "n": False, "no": False}
 INSTALL = "Models by name need the extra llm: pip install 'jianmu[llm]'\n"
 
 
@@ -145,7 +146,8 @@ def _found(name: str) -> tuple[ChatModel | None, str | None]:
         model = lookup(name)
         in_loop(partial(_try, model))
     except (SetupError, ModelError) as error:
-        return None, describe(error).partition(" To try Pydantic")[0]
+        said = describe(error).removeprefix("SetupError: ").partition(" To try Pydantic")[0]
+        return None, f"error: {said}"
     return model, None
 
 
@@ -161,12 +163,14 @@ def _accepts_script(problem: str | None) -> bool:
     print(WAYS)
     if not find_spec("pydantic_ai"):
         print(INSTALL)
+    question = "Talk with the built-in scripted assistant for now? [Y/n] "
     try:
-        said = input("Talk with the built-in scripted assistant for now? [Y/n] ")
+        while (said := input(question).strip().lower()) not in SAID:
+            question = "Type y or n. [Y/n] "
     except EOFError:
         print()
         return False
-    return said.strip().lower() in ("", "y", "yes")
+    return SAID[said]
 
 
 def _show(agent: AnyAgent, thread: str | None, place: str | None, command: str, hint: str = "") -> int:

@@ -180,13 +180,14 @@ def test_a_desk_that_has_finished_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_desk_at_which_somebody_works_is_not_opened_twice(tmp_path: Path) -> None:
-    """A second demo on the same file ends with who is at it, and writes no report over the other's."""
+    """A second demo on the same file says so without a tree, and writes no report over the other's."""
     file = requests(tmp_path / "in.jsonl", {**REQUEST, "amount": 400})
     with Terminal("demo", str(file), cwd=tmp_path) as terminal:
         terminal.expect("[y/n]: ")
         done = jianmu("demo", str(file), cwd=tmp_path)
-        assert done.returncode == 1
-        assert f"held by process {terminal.process.pid} on " in done.stderr
+        assert done.returncode == 2
+        assert done.stderr == ("error: the demo is open in another terminal: go on there, or name another file here\n")
+        assert "going on" not in done.stdout
         assert not (tmp_path / "refund-report.md").exists()
         terminal.type("y\n")
         assert terminal.end() == 0

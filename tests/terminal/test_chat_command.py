@@ -99,7 +99,7 @@ def test_a_model_without_a_key_is_explained(
     monkeypatch.setattr("builtins.input", lambda prompt: "n" if "[Y/n]" in prompt else "")
     assert main(["chat", "--model", "openai:gpt-6-luna"]) == 2
     out = capsys.readouterr().out
-    assert out.startswith("SetupError: Set the `OPENAI_API_KEY` environment variable.\n\nThere are three ways")
+    assert out.startswith("error: Set the `OPENAI_API_KEY` environment variable.\n\nThere are three ways")
     for way in ("--model anthropic:", "--model ollama:", "'openai_compatible:http://", "jianmu chat module:agent"):
         assert way in out
 
@@ -115,7 +115,24 @@ def test_a_name_that_is_none_is_explained_too(
 
     monkeypatch.setattr("builtins.input", ended)
     assert main(["chat", "--model", "gpt"]) == 2
-    assert capsys.readouterr().out.startswith("SetupError: a model is named 'provider:model'")
+    assert capsys.readouterr().out.startswith("error: a model is named 'provider:model'")
+
+
+@pytest.mark.usefixtures("at_terminal")
+def test_anything_but_yes_or_no_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what can be typed."""
+    typed, asked = iter(["what?", "q", " No "]), list[str]()
+
+    def said(prompt: str) -> str:
+        asked.append(prompt)
+        return next(typed)
+
+    monkeypatch.setattr("builtins.input", said)
+    assert main(["chat"]) == 2
+    assert asked[1:] == ["Type y or n. [Y/n] "] * 2
+    assert "No model was named" in capsys.readouterr().out
 
 
 def test_without_anything_it_offers_the_scripted_assistant(tmp_path: Path) -> None:

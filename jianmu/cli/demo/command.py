@@ -34,12 +34,13 @@ from jianmu.cli.store import closing, file_of, open_store
 from jianmu.cli.telling import ROUTINE
 from jianmu.draw.outline import printable
 from jianmu.engine.interaction import Suspension
-from jianmu.errors import CorruptRecordError, SetupError, StateError
+from jianmu.errors import CorruptRecordError, SetupError, StateError, ThreadBusyError
 from jianmu.stores.base import Store
 
 SHIPPED = Path(__file__).parent / "refunds.jsonl"
 REPORT = Path("refund-report.md")
 OVER = ("finished", "failed")
+BUSY = "the demo is open in another terminal: go on there, or name another file here"
 UNFIT = (SetupError, StateError, CorruptRecordError)
 
 
@@ -72,18 +73,23 @@ def thread_of(source: Path) -> str:
 
 async def _work(agent: Agent[Desk], thread: str, store: Store, *, is_attended: bool) -> End:
     """Run the desk to its end."""
+    stands = await store.thread(thread)
+    if stands is not None and stands.is_held:
+        raise UsageError(BUSY)
     start = await _start(agent, thread, store)
     screen = _screen(agent)
     asker = Asker(agent, screen, Keyboard(sys.stdin), show=_question) if is_attended else None
     try:
         outcome = await Follower(agent, screen, asker, waits=True).run(start)
+    except ThreadBusyError:  # since it was looked at
+        problem = BUSY
     except UNFIT as error:
         if agent.thread_id is not None:
             raise
-        text = describe(error)
+        problem = f"{describe(error)}; `jianmu delete {thread}` gives up what was begun"
     else:
         return "finished" if outcome.status is Status.SUCCESS else "left open"
-    raise UsageError(f"{text}; `jianmu delete {thread}` gives up what was begun")
+    raise UsageError(problem)
 
 
 async def _start(agent: Agent[Desk], thread: str, store: Store) -> Start:
