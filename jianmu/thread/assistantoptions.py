@@ -18,10 +18,12 @@ from jianmu.engine.limits import Limits
 from jianmu.errors import SetupError
 from jianmu.model.base import ChatModel, Settings
 from jianmu.nodes import Skill
-from jianmu.nodes.base import Number, is_async, whole
+from jianmu.nodes.base import Number, is_async, is_number, whole
 from jianmu.nodes.llm import Tools
+from jianmu.nodes.output import Output
 from jianmu.nodes.replies import Prompt
 from jianmu.prebuilt.react import ActOptions
+from jianmu.thread.folds import MAX_DELEGATIONS
 from jianmu.thread.paths import ThreadFolders
 from jianmu.thread.sandboxes import Sandboxes
 from jianmu.thread.tasklimit import COUNT
@@ -147,6 +149,18 @@ def _is_switch_or_model(value: Any) -> bool:  # Any: see above
     return isinstance(value, (bool, str)) or callable(getattr(value, "stream", None))
 
 
+def _is_output(value: Any) -> bool:  # Any: see above
+    try:
+        Output(str if value is None else value, "output=...")
+    except SetupError:
+        return False
+    return True
+
+
+LEAST = 200
+"""Characters in which a result can say where the rest of it is."""
+_CHARS: Shape = (lambda value: is_number(value, int) and value >= LEAST), f"a whole number from {LEAST} up"
+_AT_ONCE: Shape = (lambda value: COUNT[0](value) and value > 0), f"a whole number from 1 to {MAX_DELEGATIONS}"
 _SWITCH: Shape = (_is(bool), "True or False")
 _LINE = "local_sandboxes(ThreadFolders(...), limits=SandboxLimits(seconds=120))"
 _SHAPES: dict[str, Shape] = {
@@ -158,8 +172,9 @@ _SHAPES: dict[str, Shape] = {
     "act": (_is_act, f'a dict of {", ".join(ActOptions.__annotations__)}: act={{"limit": 2}}'),
     "max_rounds": _number(whole(1), "max_rounds=20", or_none=True),
     "context_tokens": _number(whole(1), "context_tokens=100_000"),
-    "output_chars": _number(whole(1), "output_chars=8_000", or_none=True),
-    "tasks_at_once": _number(COUNT, "tasks_at_once=3"),
+    "output": (_is_output, "a type of answer, that can be sent as JSON: output=Report"),
+    "output_chars": _number(_CHARS, "output_chars=8_000", or_none=True),
+    "tasks_at_once": _number(_AT_ONCE, "tasks_at_once=3"),
     "tasks_per_run": _number(COUNT, "tasks_per_run=20"),
     "sandbox": (_is(bool, Sandboxes), f"True, False, or sandboxes of your own: sandbox={_LINE}"),
     "folders": (_is(str, os.PathLike, ThreadFolders, type(None)), 'a folder or None: folders="./threads"'),

@@ -16,6 +16,7 @@ from py_trees.common import Status
 from pydantic import BaseModel
 
 from jianmu.engine.context import NodeContext
+from jianmu.engine.node import NodeMixin
 from jianmu.engine.state import StateManager
 from jianmu.errors import SetupError
 from jianmu.nodes.base import Number, check_child, is_number
@@ -25,7 +26,7 @@ from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 from jianmu.nodes.timing import Timeout
 from jianmu.nodes.turn import CallOutcome
 from jianmu.thread.items import Delegation, ThreadPaths
-from jianmu.thread.part import Part
+from jianmu.thread.part import Part, require_fields
 from jianmu.thread.paths import masked
 from jianmu.thread.state import ArtifactsState, MessagesState, RepeatsState, SandboxState, ThreadDataState
 from jianmu.tool.base import Approval
@@ -57,7 +58,18 @@ class TaskNode(Part, Delegated):
 
 
 class Task(Delegate):
-    """A subagent as a tool, noted in the ledger; `task` makes one."""
+    """A subagent as a tool, noted in the ledger; `task` makes one.
+
+    Attributes:
+        needs: the fields that the state of the thread has to have.
+    """
+
+    needs: tuple[str, ...] = (LEDGER,)
+
+    def on_offered(self, node: Behaviour) -> None:
+        """Refuse a state that lacks what goes in and comes out."""
+        if isinstance(node, NodeMixin):
+            require_fields(node, *self.needs)
 
     def standing(self, node: Delegated, outcome: CallOutcome) -> Standing:
         """Return how a call stands that a tree has done."""
@@ -120,6 +132,9 @@ def task(
     """
     if not is_number(copies, int) or copies < 1:
         raise SetupError(f'task("{name}", build, copies=3) takes a whole number from 1 up, not copies={copies!r}')
+    if isinstance(build, Behaviour) or not callable(build):
+        line = f'task("{name}", lambda: react("{name}", model=model))'
+        raise SetupError(f"task(name, build) takes a function that builds the tree, not {build!r}: write {line}")
     known = StateManager(state_schema).schema.types
     taken = {**{field: field for field in _IN if field in known}, **(inputs or {})}
     given = {**{field: field for field in _OUT if field in known}, **(outputs or {})}
@@ -127,9 +142,12 @@ def task(
     for _ in range(copies):
         root = _timed(name, build(), seconds)
         nodes.append(TaskNode(name, root, StateManager(state_schema), is_fresh=True, inputs=taken, outputs=given))
-    return Task(
+    made = Task(
         name, nodes, arguments=arguments, result=result, description=description, requires_approval=requires_approval
     )
+    own = {*(inputs or {}), *(outputs or {})}
+    made.needs = (LEDGER, *dict.fromkeys(field for field in (*_IN, *_OUT) if field in known and field not in own))
+    return made
 
 
 def _timed(name: str, root: Behaviour, seconds: Number | None) -> Behaviour:

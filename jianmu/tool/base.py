@@ -85,7 +85,8 @@ class Tool:
     ) -> None:
         inner = unwrapped(fn)
         if not callable(inner) or isinstance(inner, (type, Tool)):
-            raise SetupError(f"a tool is made of a function, not of {fn!r}")
+            hint = f": write {inner.__name__}()" if isinstance(inner, type) and issubclass(inner, Tool) else ""
+            raise SetupError(f"a tool is made of a function, not of {fn!r}{hint}")
         self.fn: Callable[..., Any] = fn
         qualified = getattr(inner, "__qualname__", type(inner).__qualname__)
         self.origin = f"{getattr(inner, '__module__', '?')}.{qualified}"
@@ -93,6 +94,9 @@ class Tool:
         calls = (inner, getattr(inner, "__call__", None))  # noqa: B004  # its kind is looked at
         if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in calls):
             raise SetupError(f"{where} is a generator: return one value")
+        if _makes_tools(inner):
+            needed = [one.name for one in inspect.signature(inner).parameters.values() if one.default is one.empty]
+            raise SetupError(f"{where} is no tool, it returns one: write {inner.__name__}({', '.join(needed)})")
         self.is_async = any(inspect.iscoroutinefunction(one) for one in calls)
         self._arguments = (
             Arguments(fn, where, names or {}) if parameters is None else GivenArguments(parameters, fn, where)
@@ -295,6 +299,13 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 class _TimedOut(Exception):  # noqa: N818  # it ends a call and is no error that anybody meets
     """The tool was cut off."""
+
+
+def _makes_tools(fn: Any) -> bool:  # Any: whatever a tool is to be made of
+    """Whether a function says that it returns a tool, or a box of tools."""
+    made = getattr(fn, "__annotations__", {}).get("return")
+    made = fn.__globals__.get(made) if isinstance(made, str) and inspect.isfunction(fn) else made
+    return isinstance(made, type) and (issubclass(made, Tool) or made.__name__ == "Toolbox")
 
 
 def _cause(error: BaseException) -> str:

@@ -59,8 +59,12 @@ class Toolbox:
             for one in part.tools if isinstance(part, Toolbox) else (part,):
                 other = found.setdefault(one.name, one)
                 if other is not one:
+                    is_same = other.origin == one.origin
+                    whose = (
+                        f"both of {one.origin}; leave one out, or" if is_same else f"{other.origin} and {one.origin};"
+                    )
                     raise SetupError(
-                        f"two tools are named '{one.name}': {other.origin} and {one.origin}; give one another name,"
+                        f"two tools are named '{one.name}': {whose} give one another name,"
                         f' Tool(fn, name="...") or box.prefixed("..._")'
                     )
         return tuple(found.values())

@@ -20,13 +20,16 @@ from jianmu.prebuilt import ReActState, react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import (
+    Clarify,
     Sandboxes,
     ThreadFolders,
     ThreadState,
     local_sandboxes,
+    present_files,
     sandbox_tools,
     task,
     thread_agent,
+    view_image,
 )
 from jianmu.thread.assistantoptions import AgentOptions, ThreadOptions
 from jianmu.tool import ToolCall
@@ -266,14 +269,23 @@ async def waits(snapshot: Any) -> int:
         ),
         (
             {"tasks_at_once": "x"},
-            "tasks_at_once='x': it takes a whole number from 0 to 50, .*: tasks_at_once=3",
+            "tasks_at_once='x': it takes a whole number from 1 to 50, .*: tasks_at_once=3",
         ),
-        ({"tasks_at_once": -1}, "tasks_at_once=-1: it takes a whole number from 0 to 50"),
+        ({"tasks_at_once": -1}, "tasks_at_once=-1: it takes a whole number from 1 to 50"),
+        ({"tasks_at_once": 0}, "tasks_at_once=0: it takes a whole number from 1 to 50, .*: tasks_at_once=3"),
+        ({"output_chars": 1}, "output_chars=1: it takes a whole number from 200 up, None, .*: output_chars=8_000"),
+        ({"max_rounds": 0}, "max_rounds=0: it takes a whole number from 1 up, None, .*: max_rounds=20"),
+        ({"output": 3}, "^output=3: it takes a type of answer, that can be sent as JSON: output=Report$"),
+        ({"tools": [present_files]}, r"is no tool, it returns one: write present_files\(folders\)$"),
+        ({"tools": [view_image]}, r"is no tool, it returns one: write view_image\(folders\)$"),
+        ({"tools": [sandbox_tools]}, r"is no tool, it returns one: write sandbox_tools\(sandboxes\)$"),
+        ({"tools": [Clarify]}, r"a tool is made of a function, not of .*Clarify'>: write Clarify\(\)$"),
+        ({"tools": [Clarify()]}, "two tools are named 'ask_clarification': both of .*; leave one out, or give"),
         ({"tasks_per_run": 99}, "tasks_per_run=99: it takes a whole number from 0 to 50"),
         ({"tasks_per_run": None}, "tasks_per_run=NoneType: it takes a whole number from 0 to 50"),
         ({"tasks_per_run": waits}, "tasks_per_run=function: it takes a whole number .*, or a function of the snapshot"),
         ({"context_tokens": 0, "compact": False}, "context_tokens=0: it takes a whole number from 1 up, or a function"),
-        ({"output_chars": "x", "folders": None}, "output_chars='x': it takes a whole number from 1 up, None, or a"),
+        ({"output_chars": "x", "folders": None}, "output_chars='x': it takes a whole number from 200 up, None, or a"),
         ({"max_rounds": "x", "plan": False}, "max_rounds='x': it takes a whole number from 1 up, None, or a function"),
     ],
 )

@@ -12,13 +12,16 @@ from py_trees.behaviour import Behaviour
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.engine.ports import Const
 from jianmu.errors import SetupError
 from jianmu.message import ai, human
 from jianmu.nodes import AskHuman, Race, Sequence, Timer, acting
+from jianmu.nodes.fields import RepliesState
 from jianmu.prebuilt import react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import ThreadData, ThreadFolders, ThreadState, local_sandboxes, sandbox_tools
+from jianmu.thread.state import DelegationsState, MessagesState, ThreadDataState
 from jianmu.thread.task import Task, TaskState, task
 from jianmu.tool import ToolCall
 from tests.cases.leaves import FAILURE, SUCCESS, DoAsync, nothing_left
@@ -253,9 +256,32 @@ async def test_a_schema_without_the_ledger_is_refused(tmp_path: Path) -> None:
         Agent(act, TaskState)
 
 
+async def test_a_schema_without_what_goes_in_is_refused() -> None:
+    """The paths of the thread, for one: with the part of a state to derive from; not where the caller binds another."""
+
+    class Small(MessagesState, DelegationsState):
+        final_answer: str | None = None
+
+    def give(**inputs: Any) -> Behaviour:
+        return react(model=ScriptedModel(), tools=[task("task", works(), copies=1, state_schema=Inner, inputs=inputs)])
+
+    class Inner(RepliesState, ThreadDataState, MessagesState):
+        """What a subagent needs."""
+
+    with pytest.raises(
+        SetupError, match=r"needs the field thread_data, which Small lacks: class Small\(ThreadDataState, "
+    ):
+        Agent(give(), Small)
+    Agent(give(thread_data=Const(None)), Small)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        (
+            {"build": works()()},
+            r'takes a function that builds the tree, not .*: write task\("task", lambda: react\("task"',
+        ),
         ({"copies": 0}, r'task\("task", build, copies=3\) takes a whole number from 1 up, not copies=0'),
         ({"build": lambda: 3}, r"what build\(\) of task 'task' returns takes a node of a tree, not 3"),
         ({"result": "anwser"}, "delegate 'task': result='anwser' is no field of TaskState"),
