@@ -33,8 +33,8 @@ def thread_agent(
 
         agent = thread_agent("openai:gpt-6-luna", [search], skills=["./skills/letters"], store=SQLiteStore("runs.db"))
 
-    Its model may ask the person: drive it with `run_until_suspend` and `resume`. Under `run` a question waits until it is
-    answered from elsewhere, by `human=` for example.
+    Its model may ask the person: drive it with `run_until_suspend` and `resume`. Under `run` a question waits until it
+    is answered from elsewhere, by `human=` for example.
 
     Args:
         model: who thinks.
