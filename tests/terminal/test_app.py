@@ -437,6 +437,7 @@ async def test_a_thread_whose_question_waits_in_another_program_says_so() -> Non
             assert screen.shows("■ another program has this thread")
             await screen.say("hello")
             assert not screen.shows("waits for")
+            assert screen.shows("· pay")
             assert screen.shows("■ another program has this thread")
             await screen.press("ctrl+r")
             assert screen.notices == ["Still held by another program."]
