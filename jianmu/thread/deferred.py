@@ -83,7 +83,7 @@ class DeferredTools(Part, RequestProjection, CallDecorator):
         super().on_bound()
         offered = {name for node in descend(self) if isinstance(node, ToolExecutor) for name in node.tools.names}
         if self.search not in offered and not self._may_build_below():
-            line = f"tools=[..., {TOOL}(tools)]"
+            line = f"write tools=[..., {TOOL}(tools)]"
             raise self._refused(f"needs the tool {self.search} among those that are carried out below it: {line}")
         lost = [name for name in self.catalogue.box.names if name not in offered]
         if lost and not self._may_build_below():

@@ -90,7 +90,7 @@ class OutputBudget(Part, CallDecorator):
         super().on_bound()
         is_known = self._may_build_below()
         if not is_known and not any(self._reader in with_skills(one, one.tools).names for one in self._executors()):
-            line = f'tools=[..., sandbox_tools(sandboxes).only("{self._reader}")]'
+            line = f'write tools=[..., sandbox_tools(sandboxes).only("{self._reader}")]'
             raise self._refused(f"needs the tool {self._reader} among those that are carried out below it: {line}")
 
     async def refine(self, call: ToolCall, outcome: CallOutcome, context: NodeContext) -> CallOutcome:

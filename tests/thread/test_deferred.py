@@ -455,7 +455,7 @@ def test_trees_in_which_nothing_could_be_found_are_refused() -> None:
     )
     assert refused(box, inner(box), ThreadState) == (
         f"{where}(DeferredTools) needs the tool tool_search among those that are carried out below it: "
-        "tools=[..., tool_search(tools)]"
+        "write tools=[..., tool_search(tools)]"
     )
     assert refused(box, inner(act("a"), tools[1]), ThreadState) == (
         f"{where}(DeferredTools) defers tools that nothing below it carries out: b: give them to it"

@@ -306,7 +306,7 @@ def test_trees_that_keep_nothing_short_are_refused(tmp_path: Path) -> None:
     )
     assert refused(acting("act", [giving("x")])[0]) == (
         "node 'main/budget' (OutputBudget) needs the tool read_file among those that are carried out below it: "
-        'tools=[..., sandbox_tools(sandboxes).only("read_file")]'
+        'write tools=[..., sandbox_tools(sandboxes).only("read_file")]'
     )
     with pytest.raises(SetupError, match=r'folders=...\) takes ThreadFolders\("./threads"\), not'):
         OutputBudget("budget", leaf(), folders=str(tmp_path))  # pyright: ignore[reportArgumentType]  # it is refused

@@ -210,6 +210,8 @@ def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
         save("th", "t", "a.txt", b"1")
     with pytest.raises(SetupError, match=r"takes the bytes of the file, not a str: write text.encode\(\)"):
         save(ThreadFolders(tmp_path), "t", "a.txt", "text")
+    with pytest.raises(SetupError, match="takes the name of the file as a text, not 3"):
+        save(ThreadFolders(tmp_path), "t", 3, b"1")
 
 
 # The request
