@@ -33,7 +33,7 @@ from jianmu.nodes import AgentLLMNode, ContextBudget, Repeat, Retry, ToolExecuto
 from jianmu.nodes import Sequence as InOrder
 from jianmu.prebuilt import ReActState, react
 from jianmu.stores import SQLiteStore
-from jianmu.thread import ForgetImages, ShownImages, ThreadFolders, ThreadState, ViewedImage, view_image
+from jianmu.thread import ForgetImages, PlanReminder, ShownImages, ThreadFolders, ThreadState, ViewedImage, view_image
 from jianmu.thread.images import LARGEST, image_type
 from jianmu.tool.types import ImageBytes
 from tests.cases.leaves import FAILURE, SUCCESS
@@ -436,7 +436,10 @@ def test_a_model_that_would_be_told_that_it_sees_an_image_and_would_not_is_refus
 
     Agent(shown(looking("one")), ThreadState)
     other = AgentLLMNode("other", model=ScriptedModel())
-    for tree in (looking("one"), InOrder("main", memory=True, children=[looking("one"), shown(other)])):
+    for tree in (
+        PlanReminder("plan", looking("one")),
+        InOrder("main", memory=True, children=[looking("one"), shown(other)]),
+    ):
         with pytest.raises(SetupError) as caught:
             Agent(tree, ThreadState)
         assert str(caught.value).endswith(
