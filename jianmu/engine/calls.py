@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import Any, TypeVar  # Any: what is called returns whatever it returns
 
 import anyio
 from anyio.lowlevel import current_token
