@@ -38,7 +38,7 @@ class Book:
         with self._lock:
             self._records, self._newest = found, newest
             self._live = {id: None for id, record in found.items() if record.is_live}
-            self._past: set[str] = set()
+            self._current = dict.fromkeys(found)
             self._closed: list[str] = []
             self._said: dict[str, Record] = {}
             self._waiting = deque[dict[str, Record]]()
@@ -76,18 +76,19 @@ class Book:
         """Have what is over and was asked in a round count no more; return the most that were asked of one identity."""
         most = 0
         with self._lock:
-            for identity, id in [*self._newest.items()]:
+            for id in [*self._current]:
                 record = self._records[id]
                 if record.origin.rounds[: len(rounds)] == rounds and not record.is_live:
-                    del self._newest[identity]
-                    self._past.add(id)
+                    del self._current[id]
                     self._closed.append(id)
                     most = max(most, record.count + 1)
+                    if self._newest.get(_identity(record)) == id:
+                        del self._newest[_identity(record)]
         return most
 
     def current(self) -> list[Record]:
         """Return every question but those of closed rounds, in the order in which they were asked."""
-        return [record for record in self.all() if record.id not in self._past]
+        return [record for record in self.all() if record.id in self._current]
 
     def take_closed(self) -> list[str]:
         """Return the questions of rounds that were closed since this was called last."""
@@ -168,7 +169,8 @@ class Book:
             last = self._newest.get(identity)
             if last is not None and self._records[last].count >= record.count:
                 return self._records[last], False
-            self._records[record.id], self._newest[identity], self._live[record.id] = record, record.id, None
+            self._records[record.id], self._newest[identity] = record, record.id
+            self._live[record.id] = self._current[record.id] = None
             return record, True
 
     def sweep(self, decide: Decision) -> list[Change]:

@@ -236,7 +236,7 @@ class InteractionController:
         if last is not None and last.status == "open":
             self._adopt(last, request.door)
             return last
-        count = asked_before if last is None else last.count + 1
+        count = asked_before if last is None else max(asked_before, last.count + 1)
         record = asked(origin, request, key, count, snapshot=snapshot, now=self._clock.utc())
         record = record.with_question(tool_call_id=tool_call_id, group=group, url=url)
         self._doors[record.id] = request.door

@@ -25,6 +25,6 @@ def test_killed_at_any_time_nothing_is_lost_and_nothing_comes_twice(crashes: Cra
 
 
 def _plan(crashes: Crashes, combination: str, random: Random) -> Plan:
-    moments = [Moment(random.uniform(0.005, 0.15)) for _ in range(random.randint(1, 4))]
+    moments = [Moment(random.choice((0.01, 0.03, 0.15)) * random.random()) for _ in range(random.randint(2, 5))]
     shape = random.choice(SWEPT)
     return crashes.plan(shape, combination, *moments, way=way_for(shape, random))

@@ -319,6 +319,7 @@ def _dumped(output: Any) -> str:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(SPECS, st.integers(0, 50))
 @example(("retry", 0, (("repeat", 0, (("act", 1, ()),)),)), 16)
+@example(("stock retry", 0, (("stock retry", 0, (("items", 3, ()),)),)), 37)
 @settings(max_examples=1000 if FULL else 30)
 def test_taken_over_at_every_suspension_a_run_ends_as_without_it(backend: str, spec: Spec, seed: int) -> None:
     """Statuses, times, state, questions with their ids, effects with their keys, cleanups: all are the same."""
