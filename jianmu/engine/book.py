@@ -74,17 +74,19 @@ class Book:
 
     def close_round(self, rounds: Rounds) -> int:
         """Have what is over and was asked in a round count no more; return the most that were asked of one identity."""
-        most = 0
         with self._lock:
-            for id in [*self._current]:
-                record = self._records[id]
-                if record.origin.rounds[: len(rounds)] == rounds and not record.is_live:
-                    del self._current[id]
-                    self._closed.append(id)
-                    most = max(most, record.count + 1)
-                    if self._newest.get(_identity(record)) == id:
-                        del self._newest[_identity(record)]
-        return most
+            asked = [self._records[id] for id in self._current]
+            over = [one for one in asked if one.origin.rounds[: len(rounds)] == rounds and not one.is_live]
+            for record in over:
+                self._drop(record)
+        return max((record.count + 1 for record in over), default=0)
+
+    def _drop(self, record: Record) -> None:
+        """Have a question count no more under its identity."""
+        del self._current[record.id]
+        self._closed.append(record.id)
+        if self._newest.get(_identity(record)) == record.id:
+            del self._newest[_identity(record)]
 
     def current(self) -> list[Record]:
         """Return every question but those of closed rounds, in the order in which they were asked."""
