@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias  # Any: snapshots, states and options are the users'
+from typing import Annotated, Any, Literal, TypeAlias, cast  # Any: snapshots, states and options are the users'
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -20,6 +21,7 @@ from jianmu.engine.control import Steps
 from jianmu.engine.state import Clear, Replace, StateManager
 from jianmu.errors import RunError, SetupError, StoreError
 from jianmu.message import human
+from jianmu.nodes.base import check_child
 from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 from jianmu.nodes.turn import CallOutcome
 from jianmu.tool.base import Approval, Tool
@@ -180,6 +182,37 @@ def do_task(
 ) -> dict[str, Any]:
     """Have a task done by somebody who knows nothing of this conversation."""
     return {"messages": [human(task)]}
+
+
+def built(kind: str, name: str, build: Callable[[], Behaviour]) -> Behaviour:
+    """Return the tree that the function of a `delegate` or `task` builds.
+
+    Raises:
+        SetupError: it is no function, needs arguments, or returns no tree.
+    """
+    if isinstance(build, Behaviour) or not callable(build):
+        line = f'{kind}("{name}", lambda: react("{name}", model=model))'
+        raise SetupError(f"{kind}(name, build) takes a function that builds the tree, not {build!r}: write {line}")
+    if given := _arguments(build):
+        called = getattr(build, "__name__", "")
+        called = called if called.isidentifier() else "build"
+        line = f'{kind}("{name}", lambda: {called}({", ".join(given)}))'
+        raise SetupError(f"{kind}(name, build) calls build() without arguments, which {called} needs: write {line}")
+    root: object = build()
+    check_child(f"what build() of {kind} '{name}' returns", root)
+    return cast("Behaviour", root)
+
+
+def _arguments(build: Callable[..., Any]) -> list[str]:
+    """Return the arguments that a function cannot be called without, as they are written."""
+    try:
+        known = inspect.signature(build).parameters.values()
+    except (TypeError, ValueError):  # it does not say what it takes
+        return []
+    needed = [
+        one for one in known if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    return [f"{one.name}={one.name}" if one.kind is one.KEYWORD_ONLY else one.name for one in needed]
 
 
 def _model(nodes: Sequence[Delegated]) -> str:

@@ -18,7 +18,7 @@ from jianmu.errors import RunError
 from jianmu.nodes.base import Branch
 from jianmu.nodes.calldecorator import decorators_of, refined
 from jianmu.nodes.delegates import Delegate, Delegated, Standing
-from jianmu.nodes.llm import Tools
+from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.tools import ToolExecutor, Work
 from jianmu.nodes.turn import CallOutcome, Turn, with_edit
 from jianmu.tool.toolbox import Toolbox
@@ -120,16 +120,18 @@ class DelegateExecutor(Branch):
 
     Args:
         name: the node's name.
-        tools: a box with delegates in it.
+        tools: a box, or tools, functions and boxes, with delegates among them.
         options: those of a ToolExecutor.
     """
 
     is_loop: ClassVar[bool] = True
     is_parallel: ClassVar[bool] = True
 
-    def __init__(self, name: str, *, tools: Toolbox, **options: Any) -> None:
-        self._calls = PlainCalls("calls", tools=tools, **options)
-        nodes = [node for one in delegates_in(tools) for node in one.nodes]
+    def __init__(self, name: str, *, tools: Tools, **options: Any) -> None:
+        self.name = name  # for what is refused
+        box = toolbox_of(self, tools)
+        self._calls = PlainCalls("calls", tools=box, **options)
+        nodes = [node for one in delegates_in(box) for node in one.nodes]
         self._refined = Refined("refined")
         super().__init__(name, [self._calls, *nodes, self._refined])
         self._delegates = nodes

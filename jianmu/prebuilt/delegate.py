@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any  # Any: the inner schema is the user's
 
 from py_trees.behaviour import Behaviour
 from pydantic import BaseModel
 
 from jianmu.engine.state import StateManager
 from jianmu.errors import SetupError
-from jianmu.nodes.base import check_child
-from jianmu.nodes.delegates import Delegate, Delegated, Giving, Taking
+from jianmu.nodes.delegates import Delegate, Delegated, Giving, Taking, built
 from jianmu.nodes.subagent import Inputs, Outputs
 from jianmu.tool.base import Approval
 
@@ -57,9 +55,7 @@ def delegate(
         raise SetupError(f"delegate '{name}': copies= is a whole number from 1 up, not {copies!r}")
     nodes: list[Delegated] = []
     for _ in range(copies):
-        root: Any = build()
-        check_child(f"what build() of delegate '{name}' returns", root)
-        manager = StateManager(state_schema)
+        root, manager = built("delegate", name, build), StateManager(state_schema)
         nodes.append(Delegated(name, root, manager, is_fresh=True, inputs=inputs, outputs=outputs))
     return Delegate(
         name, nodes, arguments=arguments, result=result, description=description, requires_approval=requires_approval

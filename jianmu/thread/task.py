@@ -19,8 +19,8 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.state import StateManager
 from jianmu.errors import SetupError
-from jianmu.nodes.base import Number, check_child, is_number
-from jianmu.nodes.delegates import Delegate, Delegated, Giving, Standing, Taking
+from jianmu.nodes.base import Number, is_number
+from jianmu.nodes.delegates import Delegate, Delegated, Giving, Standing, Taking, built
 from jianmu.nodes.fields import RepliesState
 from jianmu.nodes.subagent import Inputs, Outputs, SubAgent
 from jianmu.nodes.timing import Timeout
@@ -132,15 +132,13 @@ def task(
     """
     if not is_number(copies, int) or copies < 1:
         raise SetupError(f'task("{name}", build, copies=3) takes a whole number from 1 up, not copies={copies!r}')
-    if isinstance(build, Behaviour) or not callable(build):
-        line = f'task("{name}", lambda: react("{name}", model=model))'
-        raise SetupError(f"task(name, build) takes a function that builds the tree, not {build!r}: write {line}")
     known = StateManager(state_schema).schema.types
     taken = {**{field: field for field in _IN if field in known}, **(inputs or {})}
     given = {**{field: field for field in _OUT if field in known}, **(outputs or {})}
     nodes: list[TaskNode] = []
     for _ in range(copies):
-        root = _timed(name, build(), seconds)
+        root = built("task", name, build)
+        root = root if seconds is None else Timeout("time", root, seconds=seconds)
         nodes.append(TaskNode(name, root, StateManager(state_schema), is_fresh=True, inputs=taken, outputs=given))
     made = Task(
         name, nodes, arguments=arguments, result=result, description=description, requires_approval=requires_approval
@@ -148,11 +146,6 @@ def task(
     own = {*(inputs or {}), *(outputs or {})}
     made.needs = (LEDGER, *dict.fromkeys(field for field in (*_IN, *_OUT) if field in known and field not in own))
     return made
-
-
-def _timed(name: str, root: Behaviour, seconds: Number | None) -> Behaviour:
-    check_child(f"what build() of task '{name}' returns", root)
-    return root if seconds is None else Timeout("time", root, seconds=seconds)
 
 
 def _asked(arguments: Mapping[str, Any]) -> str:

@@ -403,6 +403,15 @@ async def later(topic: str) -> dict[str, Any]:
         ),
         ({"result": "anwser"}, "delegate 'look': result='anwser' is no field of Inner"),
         ({"copies": 0}, "delegate 'look': copies= is a whole number from 1 up, not 0"),
+        (
+            {"build": lambda model, name="x", *rest: 3},
+            r"delegate\(name, build\) calls build\(\) without arguments, which build needs: "
+            r'write delegate\("look", lambda: build\(model\)\)',
+        ),
+        (
+            {"build": leaf(answers)()},
+            r'delegate\(name, build\) takes a function that builds the tree, not .*: write delegate\("look", lambda: ',
+        ),
         ({"build": lambda: 3}, r"what build\(\) of delegate 'look' returns takes a node of a tree, not 3"),
         ({"arguments": later}, "delegate 'look': arguments= is called inside the pass: write `def`"),
     ],
@@ -418,6 +427,16 @@ async def test_a_plain_executor_refuses_delegates() -> None:
     agent = Agent(ToolExecutor("act", tools=[looks()]), Outer)
     with pytest.raises(SetupError, match="tool 'look' is a delegate: call it from a DelegateExecutor"):
         await agent.run({"messages": [ai("", tool_calls=[call("a")])]})
+
+
+async def test_an_executor_of_delegates_takes_what_a_plain_one_takes() -> None:
+    """A list of tools and functions is a box; what is none of it is refused as there, with what to write."""
+    agent = Agent(DelegateExecutor("act", tools=[looks(), about]), Outer)
+    calls = [call("a"), ToolCall(id="b", name="about", arguments={"topic": "x"})]
+    await agent.run({"messages": [ai("", tool_calls=calls)]})
+    assert [one.text for one in agent.state.messages[-2:]] == ["a/1", '{"topic":"x","depth":1}']
+    with pytest.raises(SetupError, match=r'DelegateExecutor\("act", tools=...\) takes a Toolbox or a list'):
+        DelegateExecutor("act", tools=looks())
 
 
 async def test_acting_is_an_executor_where_there_are_no_delegates() -> None:
