@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, cast  # Any: snapshots, states and options are the users'
+from typing import Annotated, Any, Literal, TypeAlias  # Any: snapshots, states and options are the users'
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -198,9 +198,9 @@ def built(kind: str, name: str, build: Callable[[], Behaviour]) -> Behaviour:
         called = called if called.isidentifier() else "build"
         line = f'{kind}("{name}", lambda: {called}({", ".join(given)}))'
         raise SetupError(f"{kind}(name, build) calls build() without arguments, which {called} needs: write {line}")
-    root: object = build()
+    root = build()
     check_child(f"what build() of {kind} '{name}' returns", root)
-    return cast("Behaviour", root)
+    return root
 
 
 def _arguments(build: Callable[..., Any]) -> list[str]:

@@ -405,8 +405,7 @@ async def later(topic: str) -> dict[str, Any]:
         ({"copies": 0}, "delegate 'look': copies= is a whole number from 1 up, not 0"),
         (
             {"build": lambda model, name="x", *rest: 3},
-            r"delegate\(name, build\) calls build\(\) without arguments, which build needs: "
-            r'write delegate\("look", lambda: build\(model\)\)',
+            r'calls build\(\) without arguments, which build needs: write delegate\("look", lambda: build\(model\)\)',
         ),
         (
             {"build": leaf(answers)()},

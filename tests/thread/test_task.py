@@ -285,8 +285,7 @@ async def test_a_schema_without_what_goes_in_is_refused() -> None:
         ({"copies": 0}, r'task\("task", build, copies=3\) takes a whole number from 1 up, not copies=0'),
         (
             {"build": react},
-            r"task\(name, build\) calls build\(\) without arguments, which react needs: "
-            r'write task\("task", lambda: react\(model=model\)\)',
+            r'calls build\(\) without arguments, which react needs: write task\("task", lambda: react\(model=model\)\)',
         ),
         ({"build": lambda: 3}, r"what build\(\) of task 'task' returns takes a node of a tree, not 3"),
         ({"result": "anwser"}, "delegate 'task': result='anwser' is no field of TaskState"),
