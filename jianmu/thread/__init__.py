@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jianmu.thread.assistant import thread_agent
-from jianmu.thread.catalog import catalog_hash
 from jianmu.thread.clarify import Clarify
 from jianmu.thread.compact import Compact
 from jianmu.thread.deferred import DeferredTools, tool_search
@@ -113,7 +112,6 @@ __all__ = [
     "ViewedImage",
     "ViewedImagesState",
     "VirtualPaths",
-    "catalog_hash",
     "fork_thread",
     "give_title",
     "local_sandboxes",

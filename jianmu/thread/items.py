@@ -147,7 +147,7 @@ class Promoted(BaseModel):
     """Deferred tools that the model may see and call.
 
     Attributes:
-        catalog_hash: of the catalogue that the names are from; see `catalog_hash`.
+        catalog_hash: of the catalogue that the names are from: `Toolbox.catalogue_hash`.
         names: the tools, each once.
     """
 

@@ -23,7 +23,7 @@ from jianmu.nodes import Sequence
 from jianmu.prebuilt import delegate, react
 from jianmu.stores import SQLiteStore
 from jianmu.testing import ScriptedModel
-from jianmu.thread import DeferredTools, MessagesState, Promoted, PromotedState, ThreadState, catalog_hash, tool_search
+from jianmu.thread import DeferredTools, MessagesState, Promoted, PromotedState, ThreadState, tool_search
 from jianmu.thread.toolsearch import search
 from jianmu.tool import Tool, Toolbox, ToolCall
 from tests.cases.leaves import SUCCESS, Do
@@ -99,7 +99,7 @@ async def test_a_tool_is_known_by_name_until_it_is_found() -> None:
     names = [told(agent, number).removeprefix("Be kind.\n\n") for number in range(3)]
     assert [name.rpartition(": ")[2] for name in names] == ["a, b.", "b.", "b."]
     assert results(agent)[1] == ("a did x", False)
-    assert agent.state.promoted == Promoted(catalog_hash=catalog_hash([act("a"), act("b")]), names=("a",))
+    assert agent.state.promoted == Promoted(catalog_hash=catalogue("a", "b"), names=("a",))
 
 
 async def test_what_was_found_is_described() -> None:
@@ -123,7 +123,7 @@ async def test_nothing_is_told_when_all_were_found() -> None:
 
 def catalogue(*names: str) -> str:
     """Return the hash of the deferred tools of that name."""
-    return catalog_hash([act(name) for name in names])
+    return Toolbox(*map(act, names)).catalogue_hash
 
 
 @pytest.mark.parametrize(

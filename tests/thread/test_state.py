@@ -23,7 +23,6 @@ from jianmu.engine.state import (
 )
 from jianmu.errors import SchemaError, StateWriteError, UnsetStateError
 from jianmu.message import Message, ai, human
-from jianmu.model.base import ToolSpec
 from jianmu.thread import (
     ArtifactsState,
     Delegation,
@@ -40,12 +39,10 @@ from jianmu.thread import (
     TodosState,
     UploadedFile,
     ViewedImage,
-    catalog_hash,
     give_title,
     renamed,
     title_of_text,
 )
-from jianmu.tool import tool
 
 
 class Report(BaseModel, frozen=True):
@@ -395,33 +392,6 @@ def test_a_title_of_a_text_is_that_of_the_first_person() -> None:
 
 
 # Promoted tools
-
-
-def test_a_catalogue_is_known_by_what_a_model_is_told() -> None:
-    """16 hex digits; the order makes no difference, a changed name, description or schema does."""
-
-    @tool
-    def send(to: str) -> str:
-        """Send a mail."""
-        return to
-
-    @tool
-    def find(query: str) -> str:
-        """Find a mail."""
-        return query
-
-    known = catalog_hash([send, find])
-    assert known == catalog_hash([find, send])
-    assert known == catalog_hash([ToolSpec(one.name, one.description, one.parameters) for one in (send, find)])
-    assert len(known) == 16
-    assert int(known, 16) >= 0
-    schema = {"type": "object", "properties": {"to": {"type": "integer"}}}
-    others = [
-        ToolSpec("mail", send.description, send.parameters),
-        ToolSpec("send", "Send two mails.", send.parameters),
-        ToolSpec("send", send.description, schema),
-    ]
-    assert len({known, catalog_hash([find]), *(catalog_hash([find, other]) for other in others)}) == 5
 
 
 def test_names_of_another_catalogue_go() -> None:
