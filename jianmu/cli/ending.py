@@ -23,7 +23,7 @@ from jianmu.engine.limits import exceeded
 from jianmu.engine.outcome import Outcome
 from jianmu.engine.tree import path_of
 from jianmu.errors import StalledError
-from jianmu.nodes.reasons import reason_in
+from jianmu.nodes.reasons import failed_node
 
 AnyAgent = Agent[Any]
 
@@ -95,7 +95,6 @@ def _tell_open(questions: tuple[Suspension, ...], kept: Kept) -> None:
 
 def _tell_failure(agent: AnyAgent) -> None:
     """Say which node made the tree fail."""
-    node = agent.root.tip() or agent.root
-    said = node.feedback_message or reason_in(agent.root)
-    why = f": {said}" if said else ""
+    node = failed_node(agent.root)
+    why = f": {node.feedback_message}" if node.feedback_message else ""
     print(one_line(f"failure: the tree failed at '{path_of(node)}'{why}"), file=sys.stderr)

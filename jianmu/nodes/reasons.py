@@ -8,15 +8,24 @@ from py_trees.common import Status
 from jianmu.engine.tree import descend
 
 
-def reason_in(root: Behaviour) -> str:
-    """Return what the highest node says that made a tree fail, or else the last leaf that failed; "" if none does.
+def failed_node(root: Behaviour) -> Behaviour:
+    """Return the node that says why a tree has failed; where none does, the tip of the tree.
 
-    A leaf that failed may stand where its failure ends a loop, and what fails then is another one, without a word.
+    It is the highest that says something on the way to what failed, and the lowest of those that say the same; or else
+    the last leaf that failed: it may stand where its failure ends a loop, and what fails then is another one, without a
+    word.
     """
-    node: Behaviour | None = root
-    while node is not None:
-        if node.feedback_message:
-            return node.feedback_message
-        node = next((child for child in reversed(node.children) if child.status is Status.FAILURE), None)
-    failed = [one for one in descend(root) if not one.children and one.status is Status.FAILURE]
-    return next((leaf.feedback_message for leaf in reversed(failed) if leaf.feedback_message), "")
+    found: Behaviour | None = root
+    while found is not None and not found.feedback_message:
+        found = next((child for child in reversed(found.children) if child.status is Status.FAILURE), None)
+    if found is None:
+        failed = [one for one in descend(root) if not one.children and one.status is Status.FAILURE]
+        return next((leaf for leaf in reversed(failed) if leaf.feedback_message), root.tip() or root)
+    while said := [child for child in found.children if child.feedback_message == found.feedback_message]:
+        found = said[-1]
+    return found
+
+
+def reason_in(root: Behaviour) -> str:
+    """Return why a tree has failed; "" if no node says so."""
+    return failed_node(root).feedback_message

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from py_trees.behaviour import Behaviour
-from py_trees.common import Status
 
 from jianmu.engine.tree import path_of
 from jianmu.errors import (
@@ -23,6 +22,7 @@ from jianmu.errors import (
     ThreadBusyError,
     TreeMismatchError,
 )
+from jianmu.nodes.reasons import failed_node
 from jianmu.terminal.blocks import safe
 
 MOST = 600
@@ -67,11 +67,8 @@ def refusal(error: Exception) -> str:
 
 
 def failure(root: Behaviour) -> str:
-    """Return which node made the tree fail, and why: the last one, or the last leaf that has a reason."""
-    node = root.tip() or root
-    if not node.feedback_message:
-        leaves = [leaf for leaf in root.iterate() if not leaf.children and leaf.status is Status.FAILURE]
-        node = next((leaf for leaf in reversed(leaves) if leaf.feedback_message), node)
+    """Return which node made the tree fail, and why."""
+    node = failed_node(root)
     why = f": {node.feedback_message}" if node.feedback_message else ""
     return safe(f"The turn failed at '{path_of(node)}'{why}")
 

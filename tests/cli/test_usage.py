@@ -95,7 +95,7 @@ def test_failures_limits_and_stalls_have_their_kind_on_stderr(call: Call) -> Non
         ],
     )
     assert call("run", "shop:failing", "--quiet")[::2] == (1, "failure: the tree failed at 'main/refuse'\n")
-    why = "failure: the tree failed at 'react/has answer': model 'm': the policy\n"
+    why = "failure: the tree failed at 'react/rounds/round/is lost/think': model 'm': the policy\n"
     assert call("run", "shop:refused", "--quiet")[::2] == (1, why)
     code, out, err = call("run", "shop:limited", "--quiet")
     assert (code, out) == (1, "")
