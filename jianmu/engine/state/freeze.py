@@ -75,19 +75,24 @@ def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
         return value
     if depth > MAX_DEPTH:
         raise Refused(f"it is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    maker = _MAKERS.get(kind) or _maker(value)
-    return value if maker is None else maker(value, hint, depth + 1)
+    return _maker(kind)(value, hint, depth + 1)
 
 
-def _maker(value: Value) -> Maker | None:
-    """Return what freezes a value that is of no plain container's exact type; None shares it."""
-    if isinstance(value, BaseModel):
-        return _model
-    if isinstance(value, tuple):
-        return _tuple
+@lru_cache(maxsize=1024)
+def _maker(kind: type[Value]) -> Maker:
+    """Return what freezes the values of a class."""
+    if kind in _MAKERS:
+        return _MAKERS[kind]
+    if issubclass(kind, BaseModel):
+        is_frozen = kind.model_config.get("frozen") and not kind.__private_attributes__
+        return _frozen_model if is_frozen else _model
+    return _tuple if issubclass(kind, tuple) else _object
+
+
+def _object(value: Value, _: Hint, __: int) -> Value:
     refuse_op(value, "counts for a whole field only, it was found inside a value")
     refuse_flow(value)
-    return None
+    return value
 
 
 def refuse_op(value: Value, why: str) -> None:
@@ -115,22 +120,29 @@ def _tuple(value: tuple[Value, ...], hint: Hint, depth: int) -> tuple[Value, ...
     return make(items)
 
 
-def _model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
+def _frozen_model(value: BaseModel, hint: Hint, depth: int) -> BaseModel:
+    """Return a model whose fields cannot be set: itself, if what they hold cannot change either."""
+    for item in value.__dict__.values():
+        if type(item) not in _SHARED and item is not _NOTHING:
+            break
+    else:
+        if not value.__pydantic_extra__:
+            return value
+    return _model(value, hint, depth, is_frozen=True)
+
+
+def _model(value: BaseModel, hint: Hint, depth: int, *, is_frozen: bool = False) -> BaseModel:
     cls, held = type(value), value.__dict__
     if _kind(held) is FieldsDict or issubclass(cls, Guard):
         return value
-    config = cls.model_config
-    is_frozen = config.get("frozen") and not value.__pydantic_extra__ and not cls.__private_attributes__
-    if is_frozen and not [1 for item in held.values() if type(item) not in _SHARED and item is not _NOTHING]:
-        return value
     names = [name for name in cls.__pydantic_fields__ if name in held]
     fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
-    if is_frozen and all([held[name] is item for name, item in fields.items()]):  # noqa: C419  # quicker as a list
-        return value
     extra = freeze(value.__pydantic_extra__, hint, depth)
+    if is_frozen and not extra and all(map(operator.is_, fields.values(), map(held.__getitem__, fields))):
+        return value
     private = getattr(value, "__pydantic_private__", None)
     fields_set = value.__pydantic_fields_set__
-    made_of = _guarded(cls) if config.get("validate_assignment") else cls
+    made_of = _guarded(cls) if cls.model_config.get("validate_assignment") else cls
     return instance(made_of, FieldsDict(fields, hint), fields_set, extra, private and dict(private))
 
 
