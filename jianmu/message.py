@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: Message's other fields
 
@@ -30,7 +30,7 @@ _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_na
 
 
 def _new_id() -> str:
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 class Usage(BaseModel):
@@ -126,9 +126,11 @@ class Message(BaseModel):
 
 def _content(given: Any) -> Any:
     """Return what was given as a text or a tuple; what is neither is left to the validation."""
+    if isinstance(given, str):
+        return given
     if isinstance(given, PARTS):
         return (given,)
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+    if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
         return cast("object", given)
     return tuple(TextPart(text=item) if isinstance(item, str) else item for item in cast("Iterable[object]", given))
 

@@ -29,6 +29,7 @@ _PLAIN = (str, int, float, bool, bytes, list, tuple, dict, set)
 _NOT_SENT = "missing_keyword_only_argument"
 _NOT_TAKEN = "unexpected_keyword_argument"
 _FAULTS = 10
+_TEXT = json.JSONEncoder(allow_nan=False)
 
 
 class Untitled(GenerateJsonSchema):
@@ -82,7 +83,7 @@ class Arguments:
             ValueError: they do not fit; the text is for the model.
         """
         try:
-            return self._adapter.validate_json(json.dumps(arguments, allow_nan=False), strict=True)
+            return self._adapter.validator.validate_json(_TEXT.encode(arguments), strict=True)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
             told = [self._told(one["loc"], one["type"], one["msg"]) for one in faults[:_FAULTS]]

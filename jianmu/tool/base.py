@@ -14,8 +14,8 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeAlias, cast, overload  # Any: functions, arguments and results are the user's
 
 import anyio
@@ -39,6 +39,7 @@ MAX_RESULT_CHARS = 100_000
 _GOES_UP = (SetupError, RunError, StoreError)
 _ERROR_CHARS = 1000
 _HALT_TIMEOUT = 5.0
+_PLAIN = frozenset({str, int, float, bool, type(None), list, dict, ToolResult})
 
 
 class Tool:
@@ -236,17 +237,17 @@ class Tool:
             returned.extend(await anyio.to_thread.run_sync(stays, abandon_on_cancel=True))
 
         def stays() -> list[Any]:  # what ends the process would end the event loop, and not the thread
-            with _no_exit():
+            with _NO_EXIT:
                 return [work()]
 
         if self.is_async:
-            with _no_exit():
+            with _NO_EXIT:
                 returned.append(await work())
         else:
             grace = _HALT_TIMEOUT if context is None else context.run.halt_timeout
             with nullcontext() if context is None else context.clock.working():
                 await shielded(in_thread, grace)
-        if inspect.isawaitable(returned[0]):
+        if type(returned[0]) not in _PLAIN and inspect.isawaitable(returned[0]):
             returned[:] = [await cast("Awaitable[Any]", returned.pop())]
         return returned[0]
 
@@ -320,16 +321,19 @@ def _cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-@contextmanager
-def _no_exit() -> Generator[None]:
-    """Have a tool that wants to end the process fail instead."""
-    try:
-        yield
-    except SystemExit as error:
-        problem = f"it has called sys.exit({error.code!r})"
-    else:
-        return
-    raise RuntimeError(problem)
+class _NoExit:
+    """Has a tool that wants to end the process fail instead."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, SystemExit):
+            return
+        raise RuntimeError(f"it has called sys.exit({error.code!r})")
+
+
+_NO_EXIT = _NoExit()
 
 
 def _is_name(name: object) -> bool:

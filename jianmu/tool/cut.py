@@ -12,9 +12,11 @@ def cut(content: Content, most: int | None) -> Content:
         content: a text or parts; images and files count nothing.
         most: how many characters stay; None is all.
     """
+    if most is None or (isinstance(content, str) and len(content) <= most):
+        return content
     texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
     total = sum(len(text) for text in texts)
-    if most is None or total <= most:
+    if total <= most:
         return content
     note = f"\n[cut: these are the first {most} of {total} characters]"
     if isinstance(content, str):

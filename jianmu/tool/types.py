@@ -18,6 +18,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
+_SIMPLE = frozenset({int, float, bool, type(None)})
+"""The types of JSON that have no texts in them."""
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -42,6 +44,8 @@ def _path_text(path: object) -> object:
 
 def whole_json(value: Any) -> Any:
     """Return a JSON value all of whose texts, names included, UTF-8 can hold."""
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, str):
         return whole_text(value)
     if isinstance(value, dict):
@@ -132,6 +136,8 @@ def content_of(value: object) -> str | tuple[TextPart | ImagePart | FilePart, ..
     """
     if isinstance(value, str):
         return value
+    if type(value) in _SIMPLE:
+        return to_json(value).decode()
     items = [*cast("list[object]", value)] if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, PARTS) for item in items) and all(isinstance(item, (str, *PARTS)) for item in items):
         return tuple(TextPart(text=item) if isinstance(item, str) else cast("TextPart", item) for item in items)
