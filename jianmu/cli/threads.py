@@ -32,12 +32,13 @@ from jianmu.errors import UnknownThreadError
 from jianmu.stores.base import Store
 from jianmu.stores.history import Written
 from jianmu.stores.threads import ThreadInfo, ThreadStatus
+from jianmu.stores.titles import titles_of
 
 
 def threads(
     *, status: ThreadStatus | None = None, after: str | None = None, limit: Number = None, options: Options = DEFAULTS
 ) -> Exit:
-    """List threads and how they stand, in the order of their ids.
+    """List threads and how they stand, in the order of their ids; with their titles, where their states have some.
 
     Args:
         status: which ones; crashed are those whose process died at work.
@@ -62,14 +63,11 @@ async def _list(
     if not found:
         print("no threads", file=sys.stderr)
         return
-    columns = [
-        Column("thread", gives="fold"),
-        Column("status"),
-        Column("due"),
-        Column("changed"),
-        Column("stands", gives="cut"),
-    ]
-    write_table(columns, map(_row, found))
+    titles = await titles_of(store, [info.thread_id for info in found])
+    title = [Column("title", gives="cut")] if titles else []
+    how = [Column("status"), Column("due"), Column("changed"), Column("stands", gives="cut")]
+    rows = [(info.thread_id, *([titles.get(info.thread_id, "")] if titles else ()), *_row(info)) for info in found]
+    write_table([Column("thread", gives="fold"), *title, *how], rows)
     if has_more:
         print(one_line(f"there are more: --after {found[-1].thread_id}"), file=sys.stderr)
 
@@ -79,7 +77,7 @@ def _id(info: ThreadInfo) -> str:
 
 
 def _row(info: ThreadInfo) -> tuple[str | Text, ...]:
-    return info.thread_id, status_text(info.status), ahead(info.wake_at), ago(info.updated_at), standing(info)
+    return status_text(info.status), ahead(info.wake_at), ago(info.updated_at), standing(info)
 
 
 def show(thread: str, /, *, at: Number = None, options: Options = DEFAULTS) -> Exit:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,10 +17,15 @@ from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
 from jianmu.engine.checkpoint import Checkpointer
+from jianmu.stores.titles import titles_of
 from jianmu.terminal.blocks import safe
 
 MOST = 1_000
+TITLED = 100
+"""Threads whose titles are looked up: the last changed ones."""
 NEW = ""
+WIDEST = 48
+"""Columns of a name."""
 UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -31,11 +37,13 @@ class ThreadLine:
         thread_id: its id.
         status: how it stands.
         age: how long ago it was changed.
+        title: what it is called, or an empty text.
     """
 
     thread_id: str
     status: str
     age: str
+    title: str = ""
 
 
 async def thread_lines(store: Checkpointer, now: datetime | None = None) -> list[ThreadLine]:
@@ -43,11 +51,13 @@ async def thread_lines(store: Checkpointer, now: datetime | None = None) -> list
     present = (now or datetime.now(UTC)).timestamp()
     rows = await store.threads(limit=MOST)
     rows.sort(key=lambda row: row.updated_at, reverse=True)
+    titles = await titles_of(store, [row.thread_id for row in rows[:TITLED]])
     return [
         ThreadLine(
             row.thread_id,
             "crashed" if row.status == "running" and not row.is_held else row.status,
             ago(present - row.updated_at),
+            titles.get(row.thread_id, ""),
         )
         for row in rows
     ]
@@ -59,6 +69,13 @@ def ago(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return "just now"
+
+
+def _name(line: ThreadLine) -> str:
+    """Return what a thread is listed as: its title, cut where it is too long, or its id."""
+    name = " ".join(safe(line.title or line.thread_id).split())
+    is_cut = line.title and cell_len(name) > WIDEST
+    return f"{set_cell_size(name, WIDEST - 1).rstrip()}…" if is_cut else name
 
 
 class ThreadPicker(ModalScreen[str | None]):
@@ -78,19 +95,20 @@ class ThreadPicker(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Show the list."""
-        width = max((len(line.thread_id) for line in self.threads), default=0)
+        width = min(max((cell_len(_name(line)) for line in self.threads), default=0), WIDEST)
         with Vertical(classes="dialog"):
             yield Static("Threads", classes="question")
             yield OptionList(
                 Option(Content.styled("a new thread", "bold"), id=NEW),
-                *(Option(self._text(line, min(width, 48))) for line in self.threads),
+                *(Option(self._text(line, width)) for line in self.threads),
             )
         yield Footer(show_command_palette=False)
 
     def _text(self, line: ThreadLine, width: int) -> Content:
         mark = "●" if line.thread_id == self._current else " "
-        name = safe(line.thread_id).replace("\n", " ")
-        return Content.assemble(f"{mark} {name:<{width}}  ", (f"{line.status:<11} {line.age}", "$text-muted"))
+        name = _name(line)
+        pad = " " * (width - cell_len(name))
+        return Content.assemble(f"{mark} {name}{pad}  ", (f"{line.status:<11} {line.age}", "$text-muted"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return what was chosen."""

@@ -19,6 +19,7 @@ from jianmu.model import ScriptedModel
 from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer, default, escalate
 from jianmu.prebuilt import ReActState, react_agent
 from jianmu.stores import SQLiteStore
+from jianmu.thread import TitleState
 
 
 class Refund(BaseModel):
@@ -168,6 +169,10 @@ def patient() -> Agent[Refund]:
 def with_store() -> Agent[Refund]:
     store = SQLiteStore(Path(os.environ["SHOP"], "own.db"))
     return Agent(AskHuman("who", message="Who?", into="name"), state_schema=Refund, store=store)
+
+
+def titled() -> Agent[TitleState]:
+    return Agent(Success("done"), TitleState)
 
 
 def limited() -> Agent[Refund]:

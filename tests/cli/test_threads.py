@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ def test_threads_are_listed_with_how_they_stand(call: Call, asked: str) -> None:
         "order-2"
     ]
     assert call("threads", "--status", "crashed") == (0, "", "no threads\n")
+
+
+def test_threads_are_listed_with_their_titles(call: Call, store: Path) -> None:
+    """Where a state has one; no program is loaded for it, and a thread that cannot be read has none."""
+    call("run", "shop:titled", "--thread", "a", "--input", '{"title": "Taxes 2026"}', "--quiet")
+    call("run", "shop:desk", "--thread", "b", "--input", DEAR, "--quiet")
+    head, first, second = call("threads")[1].splitlines()
+    assert head.split() == ["thread", "title", "status", "due", "changed", "stands"]
+    assert first.split() == ["a", "Taxes", "2026", "finished", "just", "now"]
+    assert second.split()[:2] == ["b", "suspended"]
+    with sqlite3.connect(store) as file:
+        file.execute("UPDATE log SET body = '{\"title\"' WHERE thread = (SELECT pk FROM threads WHERE thread_id = 'a')")
+        file.execute("UPDATE rows SET body = '{\"title\"' WHERE kind = 'base'")
+    assert call("threads")[1].splitlines()[1].split() == ["a", "finished", "just", "now"]
 
 
 def test_a_list_has_pages(call: Call, store: Path) -> None:

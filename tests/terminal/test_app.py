@@ -20,6 +20,7 @@ from jianmu.stores import MemoryStore
 from jianmu.terminal.assistant import scripted_agent
 from jianmu.terminal.conversation import Conversation
 from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView
+from jianmu.thread import ThreadState
 from jianmu.tool.types import ToolCall
 from tests.house import ROOT
 from tests.pages import blocks
@@ -493,6 +494,28 @@ async def test_threads_can_be_chosen() -> None:
         assert screen.talk.is_new
         await screen.press("ctrl+o", "escape")
         assert screen.talk.is_new
+
+
+async def test_threads_are_listed_by_their_titles() -> None:
+    """Where the state has one; one that is too long is cut, and what a terminal would obey is written out."""
+    store = MemoryStore()
+    titles = {"a": "Taxes 2026", "b": "no\x1b[2J\nmore", "c": "长" * 40, "d": None}
+    for id, title in titles.items():
+        await agent_of(schema=ThreadState, store=store).run({"title": title, "messages": [human(id)]}, thread_id=id)
+    async with screen_of(agent_of(schema=ThreadState, store=store), "now") as screen:
+        await screen.press("ctrl+o")
+        assert screen.text.split("╯")[0] == snapshot("""\
+╭──────────────────────────────────────────────────────────────────────────────╮
+│ Threads                                                                      │
+│ a new thread                                                                 │
+│   d                                                finished    just now      │
+│   长长长长长长长长长长长长长长长长长长长长长长长…  finished    just now      │
+│   no\\x1b[2J more                                   finished    just now      │
+│   Taxes 2026                                       finished    just now      │
+╰──────────────────────────────────────────────────────────────────────────────\
+""")
+        await screen.press("down", "down", "down", "down", "enter")
+        assert screen.talk.thread_id == "a"
 
 
 async def test_a_thread_that_waits_is_gone_on_with_when_it_is_opened() -> None:
