@@ -47,7 +47,7 @@ class Link:
     Attributes:
         listed: the server's tools, as it describes them.
         instructions: what it says about itself.
-        problem: why the last attempt to connect has failed.
+        problem: why the last attempt to connect has failed; below that what the server's process wrote last.
     """
 
     def __init__(self, server: str, dial: Dial, mode: str, connect_timeout: float, log: FilteringBoundLogger) -> None:
@@ -134,7 +134,7 @@ class Link:
         seen = self._attempts
         while self._client is None:
             if self._is_ending or self._attempts > seen:
-                problem = "it is closed" if self._is_ending else self.problem
+                problem = "it is closed" if self._is_ending else self.problem.partition("\n")[0]
                 text = f"The MCP server '{self._server}' cannot be reached, so nothing was called"
                 raise NotTakenError(f"{text}: {problem}.")
             self._hurry.set()
@@ -158,7 +158,7 @@ class Link:
         self._client = self._scope = self._following = None
         self._attempts += not self._is_made
         if not self._is_ending:
-            self._log.warning("an MCP server is away", problem=self.problem)
+            self._log.warning("an MCP server is away", problem=self.problem.partition("\n")[0])
         self._move()
 
     async def _hold(self, scope: anyio.CancelScope) -> None:

@@ -3,7 +3,7 @@
 1. The process has a group of its own, and the group ends with the block: asked by the end of stdin, then by SIGTERM,
    then killed. Where the interpreter exits and nobody has left the block, it is killed.
 2. The process gets no secrets: of this environment it sees what every program needs to run (`PATH`, `HOME`, …).
-3. What it writes to stderr goes to the log, and never to the terminal.
+3. What it writes to stderr goes to the log, and never to the terminal; its last lines tell why it has gone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import weakref
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ if TYPE_CHECKING:  # an extra: it may be absent
 MAX_MESSAGE = 256 * 1024 * 1024
 """Bytes that one message of a server may have."""
 _LINE = 4000  # characters of stderr that one line of the log shows
-_FLUSH = 0.5  # seconds in which what was sent goes out at the end
+_FLUSH = 0.5  # seconds in which what was sent goes out at the end, and in which the last words of a process come in
+_LAST = 8  # lines of stderr that tell why a process has gone
 _LOOK = 0.01  # seconds between two looks whether a process is there
 _BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
@@ -118,10 +120,11 @@ async def _streams(
     is_flushed = anyio.Event()
     assert process.stdout is not None
     assert process.stderr is not None
+    words = LastWords()
     async with incoming, read, write, outgoing, anyio.create_task_group() as group:
-        group.start_soon(_read, process.stdout, incoming, lost, log)
-        group.start_soon(_write, process, outgoing, lost, is_flushed)
-        group.start_soon(_note, process.stderr, log)
+        group.start_soon(_read, process.stdout, incoming, lost, words, log)
+        group.start_soon(_write, process, outgoing, lost, words, is_flushed)
+        group.start_soon(_note, process.stderr, words, log)
         try:
             yield read, write
         finally:
@@ -131,8 +134,31 @@ async def _streams(
             group.cancel_scope.cancel()
 
 
+class LastWords:
+    """What a process has written to stderr last.
+
+    Attributes:
+        lines: the lines.
+        is_over: set when there will be no more.
+    """
+
+    def __init__(self) -> None:
+        self.lines = deque[str](maxlen=_LAST)
+        self.is_over = anyio.Event()
+
+    async def after(self, reason: str) -> str:
+        """Return why it has gone: a reason, and its last words on the lines below."""
+        with anyio.move_on_after(_FLUSH):
+            await self.is_over.wait()
+        return "\n  ".join([f"{reason}; it wrote last:", *self.lines]) if self.lines else reason
+
+
 async def _read(
-    stdout: ByteReceiveStream, incoming: Incoming, lost: Callable[[str], None], log: FilteringBoundLogger
+    stdout: ByteReceiveStream,
+    incoming: Incoming,
+    lost: Callable[[str], None],
+    words: LastWords,
+    log: FilteringBoundLogger,
 ) -> None:
     """Hand on what the server says, until it says no more."""
     lines = Lines(MAX_MESSAGE)
@@ -145,7 +171,7 @@ async def _read(
             reason = str(error)
         except _BROKEN:
             pass
-        lost(reason)  # before anybody sees the end of the stream
+        lost(await words.after(reason))  # before anybody sees the end of the stream
 
 
 async def _hand_on(lines: list[bytes], incoming: Incoming, log: FilteringBoundLogger) -> None:
@@ -167,7 +193,9 @@ def _parsed(line: bytes) -> SessionMessage | None:
         return None
 
 
-async def _write(process: Process, outgoing: Outgoing, lost: Callable[[str], None], is_flushed: anyio.Event) -> None:
+async def _write(
+    process: Process, outgoing: Outgoing, lost: Callable[[str], None], words: LastWords, is_flushed: anyio.Event
+) -> None:
     """Tell the server what there is to tell."""
     assert process.stdin is not None
     try:
@@ -175,18 +203,25 @@ async def _write(process: Process, outgoing: Outgoing, lost: Callable[[str], Non
             text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(text.encode() + b"\n")
     except _BROKEN:
-        lost("its process takes no messages any more")
+        lost(await words.after("its process takes no messages any more"))
     finally:
         is_flushed.set()
 
 
-async def _note(stderr: ByteReceiveStream, log: FilteringBoundLogger) -> None:
+async def _note(stderr: ByteReceiveStream, words: LastWords, log: FilteringBoundLogger) -> None:
     """Log what the server writes to stderr."""
     lines = Lines(_LINE)
+
+    def note(piece: bytes) -> None:
+        for line in map(_shown, lines.fed(piece, cuts=True)):
+            words.lines.append(line)
+            log.info("an MCP server wrote to stderr", line=line)
+
     with suppress(*_BROKEN):
         async for piece in stderr:
-            for line in lines.fed(piece, cuts=True):
-                log.info("an MCP server wrote to stderr", line=_shown(line))
+            note(piece)
+    note(b"\n")
+    words.is_over.set()
 
 
 def _shown(line: bytes) -> str:

@@ -208,6 +208,24 @@ async def test_a_program_that_is_no_server_is_a_setup_error() -> None:
         await mcp_stdio(sys.executable, ["-c", "pass"], name="x").open()
 
 
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("import nothing_there", "ModuleNotFoundError: No module named 'nothing_there'"),
+        ("import sys; sys.stderr.write('a\\n' * 9 + 'no key, no tools'); sys.exit(2)", "no key, no tools"),
+        ("import os, sys; os.close(0); os.close(1); print('I hear nothing', file=sys.stderr)", "I hear nothing"),
+    ],
+)
+async def test_a_server_that_dies_at_its_start_is_heard(code: str, last: str) -> None:
+    """The error ends with the last lines that it wrote to stderr."""
+    with pytest.raises(SetupError) as raised:
+        await mcp_stdio(sys.executable, ["-c", code], name="x").open()
+    first, *lines = str(raised.value).splitlines()
+    assert first.startswith("the MCP server 'x' cannot be reached: its process ")
+    assert first.endswith("; it wrote last:")
+    assert (len(lines) <= 8, lines[-1]) == (True, f"  {last}")
+
+
 async def test_a_program_that_says_nothing_is_given_up() -> None:
     """A connection that is not made in time is an error, and the process ends."""
     async with phone() as line:
