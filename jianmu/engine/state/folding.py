@@ -85,7 +85,7 @@ class Step:
     """What a write does with one value; `old`, `others` and `default` are set just before it is done."""
 
     __slots__ = ("default", "field", "fold", "name", "old", "others", "raw")
-    default: Callable[[], Value]
+    default: Callable[[StateField, Others], Value]
     old: Value
     others: Others
 
@@ -113,7 +113,7 @@ class Step:
 
     def reset(self) -> Value:
         """Return the default."""
-        return self.default()
+        return self.default(self.field, self.others)
 
     def update(self) -> Value:
         """Return the value after an `update`."""
@@ -123,7 +123,7 @@ class Step:
         if reducer is None:
             return self._replaced(raw)
         refuse_flow(raw)
-        is_one = reducer.key is not None and isinstance(raw, Mapping | BaseModel)
+        is_one = reducer.key is not None and type(raw) is not list and isinstance(raw, (Mapping, BaseModel))
         new = self._checked(field.incoming, [raw] if is_one else raw)
         if field.grows:
             if new is None and reducer.fn is operator.add:
@@ -166,7 +166,7 @@ class Step:
         if isinstance(op, Replace):
             return self._replaced(op.value)
         if isinstance(op, Clear):
-            return self.default()
+            return self.default(self.field, self.others)
         reducer, keys = self.field.reducer, cast("Remove", op).keys
         if reducer is None or reducer.remove is None:
             raise Refused("Remove needs a keyed reducer, such as add_by_id")

@@ -104,12 +104,16 @@ def refuse_op(value: Value, why: str) -> None:
 def refuse_flow(value: Value) -> None:
     """Refuse what can be read only once, or is not there yet."""
     kind = _kind(value)
-    if kind in _SHARED or kind in _MAKERS:
-        return
-    if any(hasattr(kind, name) for name in ("__next__", "__anext__", "__await__")) and not isinstance(value, io.IOBase):
+    if kind not in _SHARED and _flows(kind):
         if hasattr(value, "close"):
             value.close()
         raise Refused(f"{kind.__name__} is an iterator or a coroutine, of which the state keeps none")
+
+
+@lru_cache(maxsize=1024)
+def _flows(kind: type[Value]) -> bool:
+    is_read_once = any(hasattr(kind, name) for name in ("__next__", "__anext__", "__await__"))
+    return is_read_once and not issubclass(kind, io.IOBase)
 
 
 def _tuple(value: tuple[Value, ...], hint: Hint, depth: int) -> tuple[Value, ...]:
@@ -239,9 +243,12 @@ def same(one: Value, other: Value) -> bool:
     """Whether two values are equal and of the same classes, at every depth; read-only ones count as ordinary."""
     if one is other:
         return True
+    kind, other_kind = _kind(one), _kind(other)
+    if kind is other_kind and kind in SCALARS:
+        return _equal(one, other)
     if isinstance(one, BaseModel):
         return isinstance(other, BaseModel) and _same_model(one, other)
-    kind, other_kind = (_PLAIN.get(_kind(each), _kind(each)) for each in (one, other))
+    kind, other_kind = _PLAIN.get(kind, kind), _PLAIN.get(other_kind, other_kind)
     if kind is not other_kind:
         return {kind, other_kind} == {int, float} and one == other
     if kind is list or kind is tuple:
@@ -250,7 +257,7 @@ def same(one: Value, other: Value) -> bool:
 
 
 def _same_dict(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
-    return list(one) == list(other) and all(same(item, other[key]) for key, item in one.items())
+    return list(one) == list(other) and all(map(same, one.values(), other.values()))
 
 
 def _same_model(one: BaseModel, other: BaseModel) -> bool:

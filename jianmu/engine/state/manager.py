@@ -39,9 +39,10 @@ class StateManager(RuntimeSide[S]):
         Raises:
             UnsetStateError: required fields have no value yet.
         """
-        if self._is_unset:
+        record = self._record
+        if record.seen is None and self._is_unset:
             raise self._unset()
-        return cast("S", self._record.view(self._view))
+        return cast("S", record.view(self._view) if record.seen is None else record.seen)
 
     def read(self, field: str, *, namespace: str | None = None) -> Value:
         """Return one value.
@@ -50,8 +51,11 @@ class StateManager(RuntimeSide[S]):
             UnknownFieldError: there is no such field, or nothing under this key of the namespace.
             UnsetStateError: it has no value yet.
         """
+        found = MISSING if namespace is not None else shown(self._record.values.get(field, MISSING))
+        if found is not MISSING:
+            return found
         if namespace in RUNTIME:
-            found = self._runtime.get(namespace, {}).get(field, MISSING)
+            found = self._held(namespace).get(field, MISSING)
         else:
             name, kept = self.schema.target(field, namespace)
             found = shown(self._record.held(name))
@@ -67,7 +71,7 @@ class StateManager(RuntimeSide[S]):
     def read_namespace(self, namespace: str) -> dict[str, Value]:
         """Return what is kept in a namespace, by key."""
         if namespace in RUNTIME:
-            return dict(self._runtime.get(namespace, {}))
+            return self.runtime_read(namespace)
         self.schema.check_namespace(namespace)
         start, extra = f"{namespace}.", self._record.extra
         return {name.removeprefix(start): value for name, value in extra.items() if name.startswith(start)}
@@ -102,7 +106,7 @@ class StateManager(RuntimeSide[S]):
         given = cast("object", updates)
         if type(given) is self._view:
             return
-        if not isinstance(given, Mapping):
+        if type(given) is not dict and not isinstance(given, Mapping):
             kind = "a model: initialize takes a model" if isinstance(given, BaseModel) else type(given).__name__
             raise StateWriteError(f"update takes a dict of fields, not {kind}", path=writer)
         steps = self._steps(updates, namespace, Step.update, writer)

@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[str, Value]
 class Record:
     """One version of the state; it never changes. A required field without a value is not among its values."""
 
-    __slots__ = ("_view", "extra", "fields_set", "private", "values")
+    __slots__ = ("extra", "fields_set", "private", "seen", "values")
 
     def __init__(
         self, values: dict[str, Value], extra: Values, private: dict[str, Value] | None, fields_set: frozenset[str]
@@ -33,7 +33,7 @@ class Record:
         self.extra = extra if isinstance(extra, ReadOnlyDict) else ReadOnlyDict(extra, NO_HINT)
         self.private = private
         self.fields_set = fields_set
-        self._view: BaseModel | None = None
+        self.seen: BaseModel | None = None
 
     def held(self, name: str) -> Value:
         """Return what is stored under a full name, in the form in which it is; `MISSING` if nothing is."""
@@ -45,13 +45,13 @@ class Record:
 
     def view(self, cls: type[BaseModel]) -> BaseModel:
         """Return the snapshot, of the class of the schema's snapshots; made once, without the lists not yet made."""
-        if self._view is None:
+        if self.seen is None:
             known = [name for name, value in self.values.items() if type(value) is not Growing or value.made]
             fields = {name: shown(self.values[name]) for name in known}
             view = instance(cls, fields, self.fields_set, self.extra, self.private)
             object.__setattr__(view, "_jianmu_values", self.values)
-            self._view = view
-        return self._view
+            self.seen = view
+        return self.seen
 
 
 def record_of(schema: Schema, values: Values, *, is_json: bool = False) -> Record:

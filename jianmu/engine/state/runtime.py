@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import cast
 
@@ -23,6 +23,7 @@ class RuntimeSide(Writes[S]):
     def __init__(self, schema: type[S]) -> None:
         super().__init__(schema)
         self._runtime: dict[str, dict[str, Value]] = {}
+        self._shown: dict[str, Callable[[], Mapping[str, Value]]] = {}
 
     def attach_store_check(self, is_on: bool = True) -> None:
         """Have every value written prove that it can be read back from JSON, and every change carry its deltas.
@@ -90,6 +91,14 @@ class RuntimeSide(Writes[S]):
             self._note(_full(namespace, frozen), _full(namespace, changed), WRITER.get())
         self._listeners.tell()
 
+    def runtime_show(self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, Value]]) -> None:
+        """Have keys of one of the runtime's own namespaces made anew when they are read: a commit as above."""
+        names = _full(namespace, keys)
+        with self._lock:
+            self._shown[namespace] = show
+            self._note(names, names, WRITER.get())
+        self._listeners.tell()
+
     def runtime_clear(self, namespace: str) -> None:
         """Remove all that one of the runtime's own namespaces holds."""
         self._held(namespace)
@@ -107,7 +116,8 @@ class RuntimeSide(Writes[S]):
     def _held(self, namespace: str) -> dict[str, Value]:
         if namespace not in RUNTIME:
             raise NamespaceError(f"'{namespace}' is not a namespace of the runtime")
-        return self._runtime.get(namespace, {})
+        held, show = self._runtime.get(namespace, {}), self._shown.get(namespace)
+        return held if show is None else held | {key: freeze(value, NO_HINT) for key, value in show().items()}
 
     def _unset(self) -> UnsetStateError:
         missing = [name for name in self.schema.required if name not in self._record.values]

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast, get_type_hints  # Any: annotations, and what fields hold
 
 from pydantic import AliasChoices, BaseModel
@@ -16,12 +17,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import SchemaSerializer, from_json, to_json
 
 from jianmu.engine.state.core import Check, Core, Parts, asks, taken_apart
-from jianmu.engine.state.freeze import Refused, same
-from jianmu.engine.state.markers import Reducer, Value
+from jianmu.engine.state.freeze import SCALARS, Refused, same
+from jianmu.engine.state.markers import MISSING, Reducer, Value
 from jianmu.engine.state.policy import Policy, policies, unaliased
 from jianmu.engine.state.readonly import NO_HINT, Hint
 from jianmu.errors import NamespaceError, SchemaError, StateWriteError, UnknownFieldError
 
+_PLAIN = {"str", "int", "float", "bool"}  # types whose validation runs nothing of the user's
 RUNTIME = frozenset({"interaction", "journal"})
 
 
@@ -35,6 +37,7 @@ class StateField:
         reducer: what folds updates, or None.
         kind: "list", "dict", "set" or another core schema's type.
         is_dict: whether it holds a dict, so that `field.key` can be bound.
+        plain_default: the default, validated, where no reset has to take it afresh; else MISSING.
     """
 
     def __init__(self, parts: Parts, name: str, info: FieldInfo, policy: Policy, schema: Core) -> None:
@@ -73,6 +76,16 @@ class StateField:
         self.result = check(before=False, rules=True, items=False)
         self.full_result = check(before=False, rules=True, items=True)
         self._serializer = SchemaSerializer(self.core, parts.config)
+        self.plain_default = self._plain_default({part["type"] for part in wrapped})
+
+    def _plain_default(self, types: set[str]) -> Value:
+        """Return the default, validated, where it is the same each time; else MISSING."""
+        default = self.info.default
+        is_plain = types & _PLAIN or (default is None and "nullable" in types)
+        if is_plain and type(default) in SCALARS and not (self.has_info or self.has_functions):
+            with suppress(ValueError):
+                return self.full(default)
+        return MISSING
 
     def is_default(self, data: Value) -> bool:
         """Whether a JSON value is that of the default; a default need not be of the field's type."""
@@ -130,9 +143,11 @@ class Schema:
 
     def field_of(self, name: str) -> StateField | None:
         """Return what holds for a stored value, by its full name; None if there can be no such value."""
-        _, dot, key = name.partition(".")
-        field = self.fields.get(key if dot else name)
-        return field if field and (not dot or (field.policy.scope and self.extra)) else self.extra
+        field = self.fields.get(name)
+        if field is not None:
+            return field
+        variant = self.fields.get(name.partition(".")[2])
+        return variant if variant and variant.policy.scope and self.extra else self.extra
 
     def target(self, key: str, namespace: str | None) -> tuple[str, StateField]:
         """Return the full name that a key means, and what holds for its value.

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from jianmu.engine.state.change import Delta, Json, Listeners, StateChange, delta
 from jianmu.engine.state.folding import Others, Step, attempt, checked
-from jianmu.engine.state.freeze import Refused, differs, freeze, instance, placed, same, snapshot_class
+from jianmu.engine.state.freeze import Refused, differs, freeze, instance, same, snapshot_class
 from jianmu.engine.state.markers import MISSING, Value
 from jianmu.engine.state.readonly import shown
 from jianmu.engine.state.record import Record, partial, private_of, record_of
@@ -111,7 +111,7 @@ class Writes(Generic[S]):
                 "to transform_field may read the state, and return what is to be written",
                 path=writer,
             )
-        problem, locks = None, [self._locks[name] for name in self._needed(steps)]
+        problem, locks = None, self._needed(steps)
         for lock in locks:
             lock.acquire()
         self._local.is_writing = True
@@ -127,11 +127,13 @@ class Writes(Generic[S]):
             raise self._refusal(problem, [step.name for step in steps], writer)
         self._listeners.tell()
 
-    def _needed(self, steps: Sequence[Step]) -> Iterable[str]:
-        """Return the names of the locks of a write, in order; where fields are tied together, of all."""
+    def _needed(self, steps: Sequence[Step]) -> Collection[threading.Lock]:
+        """Return the locks of a write, in the order of their names; where fields are tied together, all."""
+        locks = self._locks
         if not steps or self.schema.after is not None or any(step.field.has_info for step in steps):
-            return self._locks
-        return sorted({step.name if step.name in self._locks else _EXTRAS for step in steps})
+            return locks.values()
+        names = [step.name if step.name in locks else _EXTRAS for step in steps]
+        return [locks[name] for name in (sorted({*names}) if len(names) > 1 else names)]
 
     def _refusal(self, problem: Refused, names: list[str], writer: str | None) -> StateWriteError:
         """Return the error for a write that was refused, in words that hold no values."""
@@ -153,8 +155,8 @@ class Writes(Generic[S]):
         news: dict[str, Value] = {}
         for step in sorted(steps, key=lambda step: step.field.has_info) if len(steps) > 1 else steps:
             field = step.field
-            step.others = others = self._others(steps, news) if field.has_info else None
-            step.default = lambda field=field, others=others: self._default(field, others)
+            step.others = self._others(steps, news) if field.has_info else None
+            step.default = self._default
             try:
                 step.old = self._start(step)
                 news[step.name] = step.fold(step)
@@ -169,10 +171,12 @@ class Writes(Generic[S]):
         if held is not MISSING and name not in self._spent:
             return held
         has_default = field.name and not field.info.is_required()
-        return step.default() if has_default else None if held is MISSING else held
+        return step.default(field, step.others) if has_default else None if held is MISSING else held
 
     def _default(self, field: StateField, others: Others) -> Value:
         """Return a field's default, taken afresh and validated."""
+        if field.plain_default is not MISSING:
+            return field.plain_default
         if not field.name:
             raise Refused("an extra value has no default to go back to: clear(namespace) removes it")
         if field.info.is_required():
@@ -212,14 +216,17 @@ class Writes(Generic[S]):
     def _deltas(self, news: Mapping[str, Value], record: Record | None) -> tuple[Delta, ...]:
         """Return the effect of a write on what is stored, and prove that what was given can be read back."""
         made: list[Delta] = []
-        for name, new in news.items() if self.wants_deltas else ():
+        for name, new in news.items():
             field, old = self.schema.field_of(name), self._record.held(name)
             if field is None or not field.is_stored or (old is new and name not in self._spent):
                 continue
             others = self._others([], news) if field.has_info else None
             is_checked = self._is_checked and (record is None or name in record.fields_set or name in record.extra)
-            with placed(name, field.type_text):
+            try:
                 made.append(delta(name, field, old, new, others, is_checked=is_checked))
+            except Refused as error:
+                error.at(name, field.type_text)
+                raise
         return tuple(made)
 
     # Committing
@@ -241,13 +248,13 @@ class Writes(Generic[S]):
             record: what takes the place of the record that is there.
             marks: of a checkpoint that is loaded, of which no delta is made.
         """
-        names = tuple(news)
-        changed = tuple(name for name, new in news.items() if differs(self._record.held(name), new))
-        deltas = self._deltas(news, record) if marks is None else ()
+        names, held = tuple(news), self._record.held
+        changed = tuple([name for name, new in news.items() if differs(held(name), new)])
+        deltas = self._deltas(news, record) if marks is None and self.wants_deltas else ()
         with self._lock:
             self._record = record or self._after(news, private)
             self._is_refused = self._is_refused and private is MISSING
-            self._spent = frozenset(marks["spent"]) if marks else self._spent - news.keys()
+            self._spent = frozenset(marks["spent"]) if marks else self._spent and self._spent - news.keys()
             if marks is None:
                 self._note(names, changed, writer, deltas)
                 return
@@ -260,15 +267,13 @@ class Writes(Generic[S]):
     def _after(self, news: dict[str, Value], private: Value) -> Record:
         """Return the record with some values replaced; the fields are in the order of the schema."""
         old, fields = self._record, self.schema.fields
-        written = {name: value for name, value in news.items() if name in fields}
-        values, extra, fields_set = {**old.values, **written}, old.extra, old.fields_set
-        if len(values) > len(old.values):
-            values = {name: values[name] for name in fields if name in values}
-        if len(written) < len(news):
+        values, extra, written = {**old.values, **news}, old.extra, news.keys()
+        if len(values) > len(old.values):  # a field had no value, or there are extra values
+            written = news.keys() & fields.keys()
             whole = {**extra, **{name: value for name, value in news.items() if name not in fields}}
             extra = {name: value for name, value in whole.items() if value is not MISSING}
-        if not written.keys() <= fields_set:
-            fields_set |= written.keys()
+            values = {name: values[name] for name in fields if name in values}
+        fields_set = old.fields_set if written <= old.fields_set else old.fields_set | written
         return Record(values, extra, old.private if private is MISSING else private, fields_set)
 
     def _note(
