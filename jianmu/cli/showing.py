@@ -81,7 +81,9 @@ def show_thread(view: ThreadView, place: str) -> None:
     _section("position", [_cut(f"{MARKS[Status[status]]} {path}") for path, status in view.position.items()])
     _section("state", _fields(view.fields))
     for path, fields in view.inner.items():
-        _section(f"state of {path}", _fields(fields))
+        is_idle = view.position.get(path) != Status.RUNNING.name
+        if not (is_idle and _is_blank(fields)):
+            _section(f"state of {path}{' (idle)' if is_idle else ''}", _fields(fields))
 
 
 def _head(view: ThreadView) -> Iterator[tuple[str, str]]:
@@ -120,6 +122,11 @@ def _effect(entry: Entry, thread: str, place: str) -> Iterator[str]:
 
 def _fields(fields: dict[str, JsonValue]) -> list[str]:
     return [_cut(f"{name} = {_json(value)}") for name, value in fields.items()]
+
+
+def _is_blank(value: JsonValue) -> bool:
+    """Whether nothing was ever done with a value: as a state is before its first use."""
+    return all(map(_is_blank, value.values())) if isinstance(value, dict) else not value
 
 
 def _json(value: JsonValue) -> str:

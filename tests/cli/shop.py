@@ -17,9 +17,10 @@ from jianmu import Agent, AsyncNode, Ephemeral, In, Limits, Node, Status, action
 from jianmu.errors import ModelRefusedError
 from jianmu.model import ScriptedModel
 from jianmu.nodes import Approve, AskHuman, Choose, Race, Repeat, Timer, default, escalate
-from jianmu.prebuilt import ReActState, react_agent
+from jianmu.prebuilt import ReActState, react, react_agent
 from jianmu.stores import SQLiteStore
-from jianmu.thread import TitleState
+from jianmu.thread import ThreadState, TitleState, task
+from jianmu.tool import ToolCall
 
 
 class Refund(BaseModel):
@@ -173,6 +174,13 @@ def with_store() -> Agent[Refund]:
 
 def titled() -> Agent[TitleState]:
     return Agent(Success("done"), TitleState)
+
+
+def helped() -> Agent[ThreadState]:
+    asks = task("asks", lambda: AskHuman("who", message="Who?", into="final_answer"), copies=2)
+    looks = task("looks", lambda: react("looker", model=ScriptedModel(["It is blue."])), copies=1)
+    calls = [[ToolCall(id=name, name=name, arguments={"task": "look"})] for name in ("looks", "asks")]
+    return Agent(react(model=ScriptedModel(calls), tools=[asks, looks]), ThreadState)
 
 
 def limited() -> Agent[Refund]:

@@ -93,6 +93,17 @@ def test_a_thread_is_shown_with_all_that_a_person_has_to_know(call: Call, asked:
     assert (before["number"], before["status"], before["asked"]) == (1, "running", [])
 
 
+def test_subagents_that_do_nothing_are_shown_as_what_they_are(call: Call, store: Path) -> None:
+    """The one at work as it is, the one that is done as idle, and the copy that was never used not at all."""
+    assert call("run", "shop:helped", "--thread", "t", "--input", '{"messages": []}', "--quiet")[0] == 3
+    act = "react/rounds/round/next/act"
+    out = call("show", "t")[1]
+    heads = [line for line in out.splitlines() if line.startswith("state of ")]
+    assert heads == [f"state of {act}/asks:", f"state of {act}/looks (idle):"]
+    inner = json.loads(call("show", "t", "--json")[1])["inner"]
+    assert [*inner] == [f"{act}/asks", f"{act}/asks[2]", f"{act}/looks"]
+
+
 def test_the_log_of_a_thread_is_told_number_by_number(call: Call, asked: str) -> None:
     """What each transaction was for, and what it wrote."""
     out = call("history", "order-1")[1]
