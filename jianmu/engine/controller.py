@@ -71,7 +71,7 @@ class InteractionController:
         self._clock = clock
         self._book = Book()
         self._doors: dict[str, Door] = {}
-        self._view = View(state, self._book)
+        self._view = View(state, self._book, self._unshown)
 
     @property
     def is_quiet(self) -> bool:

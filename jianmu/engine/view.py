@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -14,57 +13,46 @@ from jianmu.engine.record import Record
 from jianmu.engine.state.freeze import freeze
 from jianmu.engine.state.readonly import NO_HINT
 
+KEYS = ("suspensions", "resume_payloads", "runtime_metadata")
+
 
 class RuntimeState(Protocol):
     """What questions need of the state: the runtime's own namespaces."""
 
-    def runtime_update(self, namespace: str, updates: Mapping[str, JsonValue], /) -> object:
-        """Write keys of a namespace of the runtime."""
+    def runtime_show(
+        self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, JsonValue]], /
+    ) -> object:
+        """Have keys of a namespace of the runtime made when they are read, and tell that they have changed."""
         ...
 
 
 class View:
-    """Keeps `suspensions`, `resume_payloads` and `runtime_metadata` up to date.
+    """Shows `suspensions`, `resume_payloads` and `runtime_metadata`: made when they are looked at.
 
-    Writing tells the state's listeners, so it happens under no lock (when two threads change questions at once,
-    one of them shows both changes), and not before there is something to show.
+    Telling that they have changed calls the state's listeners, so it happens under no lock, and not before there is
+    something to show.
+
+    Args:
+        state: shows them, if there is one.
+        book: the questions.
+        hidden: the ids of those that are not shown yet.
     """
 
-    def __init__(self, state: RuntimeState | None, book: Book) -> None:
+    def __init__(self, state: RuntimeState | None, book: Book, hidden: Collection[str]) -> None:
         self._state = state
         self._book = book
-        self._lock = threading.Lock()
-        self._is_stale = False
-        self._is_writing = False
+        self._hidden = hidden
+        self._is_empty = True
         self._rows: dict[str, tuple[Record, JsonObject | None, JsonObject]] = {}
 
     def refresh(self) -> None:
-        """Show the questions as they are now, or leave it to the thread that is at it."""
-        if self._state is None or not self._is_mine():
-            return
-        try:
-            while self._takes_turn():
-                was_empty, contents = not self._rows, self._contents()
-                if self._rows or not was_empty:
-                    self._state.runtime_update("interaction", contents)
-        except BaseException:
-            self._is_writing = False
-            raise
-
-    def _is_mine(self) -> bool:
-        with self._lock:
-            self._is_stale = True
-            is_free, self._is_writing = not self._is_writing, True
-            return is_free
-
-    def _takes_turn(self) -> bool:
-        with self._lock:
-            is_due, self._is_stale = self._is_stale, False
-            self._is_writing = is_due
-            return is_due
+        """Tell that the questions have changed."""
+        was_empty, self._is_empty = self._is_empty, self._book.is_quiet
+        if self._state is not None and not (was_empty and self._is_empty):
+            self._state.runtime_show("interaction", KEYS, self._contents)
 
     def _contents(self) -> JsonObject:
-        live = self._book.live()
+        live = [record for record in self._book.live() if record.id not in self._hidden]
         rows = self._rows = {record.id: self._row(record) for record in live}
         return {
             "suspensions": [rows[record.id][1] for record in live if record.status == "open"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,15 +23,20 @@ class HandClock:
 
 
 class Shown:
-    """Stands for the state: keeps what was written to a runtime namespace."""
+    """Stands for the state: shows a runtime namespace."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, Any] = {}
+        self._show: Callable[[], Mapping[str, Any]] = dict
 
-    def runtime_update(self, namespace: str, updates: Mapping[str, Any], /) -> None:
-        """Keep the keys."""
-        assert namespace == "interaction"
-        self.keys.update(updates)
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        """What is shown."""
+        return self._show()
+
+    def runtime_show(self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, Any]], /) -> None:
+        """Show the keys from now on."""
+        assert (namespace, {*keys}) == ("interaction", {*show()})
+        self._show = show
 
 
 def at(seconds: float) -> datetime:

@@ -329,9 +329,9 @@ async def test_a_listener_may_answer(clock: HandClock) -> None:
     assert shown.keys["resume_payloads"] == {id: "x"}
 
     class Eager(Shown):
-        def runtime_update(self, namespace, updates, /):
-            super().runtime_update(namespace, updates)
-            if updates["suspensions"]:
+        def runtime_show(self, namespace, keys, show, /):
+            super().runtime_show(namespace, keys, show)
+            if show()["suspensions"]:
                 other.answer_nowait(Answer(None, "y"))
 
     eager = Eager()
@@ -364,6 +364,19 @@ class Kept:
     def note(self, deed: str, record: Record) -> None:
         """Note what the run has done."""
         self.order.append(f"note {deed} {record.question.key}")
+
+
+async def test_the_state_shows_no_question_that_is_not_saved(clock: HandClock) -> None:
+    """What waits for its save is not shown, also while another question is: it might be asked anew after a crash."""
+    shown = Shown()
+    controller = InteractionController(clock, shown)
+    controller.desk = Kept(controller, [])
+    saved = controller.ask(origin("m/a"), Request("?")).id
+    controller.show([saved])
+    new = controller.ask(origin("m/b"), Request("?")).id
+    assert [row["id"] for row in shown.keys["suspensions"]] == [*shown.keys["runtime_metadata"]] == [saved]
+    controller.show([new])
+    assert [row["id"] for row in shown.keys["suspensions"]] == [saved, new]
 
 
 async def test_an_answer_is_kept_before_anybody_is_told(clock: HandClock) -> None:
