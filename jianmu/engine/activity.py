@@ -23,6 +23,7 @@ from py_trees.common import Status
 from py_trees.composites import Parallel
 
 from jianmu.engine.clock import Clock
+from jianmu.engine.questions import Origin
 from jianmu.engine.suspend import is_suspension
 from jianmu.engine.tree import ancestors
 from jianmu.errors import InvalidStatusError, NodeCancelledError, SwallowedSuspensionError
@@ -33,21 +34,8 @@ RESULTS = (Status.SUCCESS, Status.FAILURE)
 class Live:
     """One entry of a coroutine, from its start to the end of its cleanup."""
 
-    __slots__ = (
-        "activity",
-        "cleanup",
-        "handle",
-        "has_asked",
-        "has_entered",
-        "hook",
-        "is_halted",
-        "is_overdue",
-        "is_parked",
-        "journal",
-        "line",
-        "watch",
-        "wrote",
-    )
+    __slots__ = ("activity", "cleanup", "handle", "has_asked", "has_entered", "hook", "is_halted", "is_overdue",
+                 "is_parked", "journal", "line", "origin", "watch", "wrote")  # fmt: skip
 
     def __init__(self, activity: Activity) -> None:
         self.activity = activity
@@ -62,6 +50,7 @@ class Live:
         self.has_asked = False
         self.wrote: str | None = None
         self.journal: set[str] = set()
+        self.origin: Origin | None = None
 
 
 class Activity:

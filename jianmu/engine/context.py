@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any  # Any: the schema, the values of its fields, and what the user's functions take and give
@@ -159,7 +158,12 @@ class NodeContext:
 
     def origin(self) -> Origin:
         """Return who asks: thread, run, path and the rounds of the loops around the node."""
-        return Origin(self.run.thread_id, self.run.run, self.path, rounds_of(self.node))
+        live = self.activity.live if self.activity is not None else None
+        if live is None or live.is_halted:
+            return Origin(self.run.thread_id, self.run.run, self.path, rounds_of(self.node))
+        if live.origin is None:
+            live.origin = Origin(self.run.thread_id, self.run.run, self.path, rounds_of(self.node))
+        return live.origin
 
     @property
     def asked_before(self) -> int:
@@ -307,10 +311,18 @@ class NodeContext:
             scope: tells the keys of this part from those of others.
             tool_call_id: shown with the questions that are asked there.
         """
-        part = copy.copy(self)
+        part = self.copied()
         part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
         part.effect, part.wrote = IDEMPOTENCY_KEY.get(), None
         return part
+
+    def copied(self) -> NodeContext:
+        """Return the same context, to be changed."""
+        made = NodeContext(self.run, self.manager, self.node, self.path)
+        made.activity, made.asked_here, made.is_read_only = self.activity, self.asked_here, self.is_read_only
+        made.scope, made.tool_call_id, made.effect = self.scope, self.tool_call_id, self.effect
+        made.wrote, made.no_questions = self.wrote, self.no_questions
+        return made
 
     def spend(self, **amounts: float | None) -> None:
         """Count what the node is about to use: `requests=1`, `tool_calls=3`, `tokens=None` if not known yet.

@@ -102,14 +102,15 @@ def rounds_of(node: Behaviour) -> tuple[tuple[str, object], ...]:
     A loop of jianmu gives its round by `round_of(child)`; py_trees' own Repeat by what it has counted.
     """
     rounds: list[tuple[str, object]] = []
-    child = node
-    for above in ancestors(node):
+    child, above = node, node.parent
+    while above is not None:
         asked = getattr(above, "round_of", None)
         if asked is not None:
-            rounds.append((path_of(above), asked(child)))
+            context = getattr(above, "_context", None)
+            rounds.append((path_of(above) if context is None else context.path, asked(child)))
         elif isinstance(above, Repeat):
             rounds.append((path_of(above), above.success))
-        child = above
+        child, above = above, above.parent
     return tuple(reversed(rounds))
 
 

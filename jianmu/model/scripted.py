@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self  # Any: JSON
 
@@ -14,6 +14,7 @@ from jianmu.message import Usage, ai
 from jianmu.model.base import REAL, ChatModel, Delta, Event, Finish, ModelRequest, Reason, Stream
 from jianmu.tool.types import ToolCall
 
+_FREE = Usage()
 _WORDS = re.compile(r"\s*\S+\s*")
 
 
@@ -41,7 +42,7 @@ class Turn:
     delay: float = 0.0
     pause: float | None = None
     check: Callable[[ModelRequest], object] | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = _FREE
     reason: Reason | None = None
     metadata: dict[str, Any] | None = None
 
@@ -65,6 +66,7 @@ class Turn:
         yield Finish(message, self.usage, self.reason or ("tool_calls" if self.calls else "stop"), model)
 
 
+_SILENCE = Turn()
 Script = Turn | str | ToolCall | Sequence[ToolCall] | BaseException | Callable[[ModelRequest], Any]
 """A turn, or short for one: a text, a call or calls, an error, or a function of the request that returns such."""
 
@@ -141,7 +143,7 @@ class _Speech:
         self._model = model
         self._request = request
         self._clock = clock
-        self._turn = Turn()
+        self._turn = _SILENCE
         self._events: Iterator[Event] = iter(())
         self._wait: float | None = None
 

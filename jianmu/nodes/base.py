@@ -115,6 +115,16 @@ def check_child(call: str, child: object) -> None:
         raise SetupError(f"{call}: node '{name}' stands below '{above}' already: build a node for each place")
 
 
+def around(node: Behaviour) -> list[Behaviour]:
+    """Return the nodes above a node that are on the same state, the nearest first."""
+    found: list[Behaviour] = []
+    above = node.parent
+    while above is not None and getattr(above, "inner_state", None) is None:
+        found.append(above)
+        above = above.parent
+    return found
+
+
 def give_ports(node: NodeMixin, ports: Mapping[str, Port], bound: Mapping[str, object]) -> None:
     """Give one node ports of its own and bind them."""
     vars(node)["declared_ports"] = ports

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -16,9 +15,8 @@ from typing import Any, TypeAlias, cast  # Any: snapshots are the users'
 from py_trees.behaviour import Behaviour
 
 from jianmu.engine.context import NodeContext
-from jianmu.engine.tree import ancestors
 from jianmu.errors import RunError, SetupError, StoreError
-from jianmu.nodes.base import Wrapper, call_of, is_async, plain, plain_methods
+from jianmu.nodes.base import Wrapper, around, call_of, is_async, plain, plain_methods
 from jianmu.nodes.turn import CallOutcome
 from jianmu.tool.cut import cut
 from jianmu.tool.types import ToolCall
@@ -103,7 +101,7 @@ class CallDecorator(Wrapper):
             RunError: it asks, or returns something else.
         """
         path = self.context.path
-        part = copy.copy(context)
+        part = context.copied()
         part.no_questions = (
             f"node '{path}': refine() may not ask, since the call was carried out: ask in a node after it"
         )
@@ -141,13 +139,7 @@ def _of_the_program(error: Exception) -> Exception | None:
 
 def decorators_of(node: Behaviour) -> list[CallDecorator]:
     """Return the call decorators above a node on the same state, the nearest first."""
-    found: list[CallDecorator] = []
-    for above in ancestors(node):
-        if getattr(above, "inner_state", None) is not None:
-            break
-        if isinstance(above, CallDecorator):
-            found.append(above)
-    return found
+    return [cast("CallDecorator", above) for above in around(node) if CallDecorator in type(above).__mro__]
 
 
 def names_of(node: Behaviour, option: str, given: Iterable[str]) -> frozenset[str]:

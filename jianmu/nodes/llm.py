@@ -88,6 +88,7 @@ class AgentLLMNode(ModelNode):
         self._kind = output
         self.namespace = namespace
         self._places: dict[str, str | None] = {}
+        self._folded = set[str]()
         self._answers: list[str] = []
         self._known = KnownIds()
 
@@ -111,6 +112,7 @@ class AgentLLMNode(ModelNode):
         """Refuse a state without `messages`, and a stream that another node writes at the same time."""
         conversation.require(self.context.manager, self.context.path)
         self._places = places_of(self, self.namespace)
+        self._folded = {name for name in self._places if self.context.manager.has_reducer(name)}
         fields = self.context.manager.schema.fields
         self._answers = [name for name in ANSWERS if name in fields and not fields[name].info.is_required()]
         if "streaming_output" in self._places:
@@ -183,10 +185,9 @@ class AgentLLMNode(ModelNode):
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""
         by_place: dict[str | None, dict[str, Any]] = {None: {**(plain or {})}}
-        manager = self.context.manager
         for name, value in fields.items():
             if name in self._places:
-                is_folded = manager.has_reducer(name) and not isinstance(value, Clear)
+                is_folded = name in self._folded and not isinstance(value, Clear)
                 by_place.setdefault(self._places[name], {})[name] = Replace(value) if is_folded else value
         for place in reversed(by_place):
             if by_place[place]:

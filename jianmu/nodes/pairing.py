@@ -17,7 +17,7 @@ def paired(messages: Iterable[Message]) -> list[Message]:
     call whose id another call had before gets an id of its own. All other messages stay as they are, in their order,
     and what is paired already comes out the same.
     """
-    return Pairing()(messages)
+    return Pairing()([*messages])
 
 
 class Held:
@@ -48,8 +48,8 @@ class Pairing:
         self._taken = set[str]()
 
     def __call__(self, messages: Iterable[Message]) -> list[Message]:
-        """Return the conversation paired."""
-        given = [*messages]
+        """Return the conversation paired; a list that is, as it is."""
+        given = messages if isinstance(messages, list) else [*messages]
         start = next((place for place, message in enumerate(given) if message.role != "system"), len(given))
         talk = given[start:]  # a system prompt is a new message in each request
         fresh = self._held.fresh(talk)
@@ -81,8 +81,8 @@ class KnownIds:
             self.messages.clear()
             self.calls.clear()
             fresh = talk
-        self.messages.update(message.id for message in fresh)
-        self.calls.update(call.id for message in fresh for call in message.tool_calls)
+        self.messages |= {message.id for message in fresh}
+        self.calls |= {call.id for message in fresh for call in message.tool_calls}
         self._held.hold(talk)
 
 
@@ -133,11 +133,12 @@ def _taken(calls: Sequence[ToolCall], taken: set[str]) -> list[str]:
 
 def with_own_ids(message: Message, taken: Collection[str]) -> Message:
     """Return a message none of whose calls has an id that is taken, nor two of them the same."""
+    ids = [call.id for call in message.tool_calls]
+    if len({*ids}) == len(ids) and all(ids) and not {*ids}.intersection(taken):
+        return message
     names: list[str] = []
     for call in message.tool_calls:
         names.append(next(name for name in _names(call.id) if name not in taken and name not in names))
-    if all(call.id == name for call, name in zip(message.tool_calls, names, strict=True)):
-        return message
     calls = zip(message.tool_calls, names, strict=True)
     return message.model_copy(
         update={"tool_calls": tuple(call.model_copy(update={"id": name}) for call, name in calls)}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, cast  # Any: snapshots are the users'
 
 from py_trees.behaviour import Behaviour
 from pydantic import JsonValue
 
-from jianmu.engine.tree import ancestors
 from jianmu.errors import ModelError, RunError, SetupError
 from jianmu.message import Message, human
 from jianmu.model.base import ModelRequest
-from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, call_of, checked, plain, plain_methods, whole
+from jianmu.nodes.base import TEXT, Option, Shape, Wrapper, around, call_of, checked, plain, plain_methods, whole
 from jianmu.nodes.pairing import Pairing
 
 Projection: TypeAlias = Callable[[ModelRequest, Any], ModelRequest]
@@ -171,16 +170,13 @@ def projected(node: Behaviour, request: ModelRequest, pair: Pairing) -> ModelReq
     """Return a request after all projections above a node, the nearest first, and the pairing check."""
     for above in sorted(projections_of(node), key=lambda one: one.is_late):
         request = above.apply(request)
-    return replace(request, messages=pair(request.messages))
+    messages = pair(request.messages)
+    return request if messages is request.messages else replace(request, messages=messages)
 
 
-def projections_of(node: Behaviour) -> Iterator[RequestProjection]:
-    """Yield the projections above a node, the nearest first."""
-    for above in ancestors(node):
-        if getattr(above, "inner_state", None) is not None:
-            return
-        if isinstance(above, RequestProjection):
-            yield above
+def projections_of(node: Behaviour) -> list[RequestProjection]:
+    """Return the projections above a node, the nearest first."""
+    return [cast("RequestProjection", above) for above in around(node) if RequestProjection in type(above).__mro__]
 
 
 def tokens_of(message: Message) -> int:

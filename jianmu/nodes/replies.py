@@ -36,6 +36,9 @@ Prompt: TypeAlias = str | Callable[[Any], str | None] | None
 FAILS = (ModelRefusedError, ContextTooLongError, RateLimitedError, ModelUnavailableError, BadReplyError)
 """Errors that a tree can answer; all others are the program's, and end the run."""
 
+_NOTHING = Usage()
+_REQUEST = Usage(requests=1)
+
 
 class ModelNode(AsyncNode):
     """A node that asks a model.
@@ -69,7 +72,7 @@ class ModelNode(AsyncNode):
         self._system = Option(self, "system", system, TEXT)
         self._output = None if output in (None, str) else Output(output, call_of(self, "output"))
         self._opened = 0
-        self._spent = Usage()
+        self._spent = _NOTHING
         self._live: Shown | None = None
         self._pair = Pairing()
 
@@ -92,8 +95,10 @@ class ModelNode(AsyncNode):
     async def update_async(self) -> Status:
         """Ask, and say by the status what came of it."""
         self.feedback_message = ""
-        self._spent = Usage()
+        self._spent = _NOTHING
         try:
+            if self._opened:
+                return await self._asked()
             async with self._ready():
                 return await self._asked()
         except FAILS as error:
@@ -124,10 +129,7 @@ class ModelNode(AsyncNode):
 
     @asynccontextmanager
     async def _ready(self) -> AsyncGenerator[None]:
-        """Have open what is needed, also in a node that was put in late."""
-        if self._opened:
-            yield
-            return
+        """Have open what is needed, in a node that was put in late."""
         await self.open()
         try:
             yield
@@ -224,7 +226,7 @@ class ModelNode(AsyncNode):
     def _admit(self) -> None:
         """Count a request that is about to be sent, if the run may send it."""
         self.context.spend(requests=1, tokens=None, cost=None)
-        self._spent += Usage(requests=1)
+        self._spent = _REQUEST if self._spent is _NOTHING else self._spent + _REQUEST
 
     def _count(self, reply: Finish) -> None:
         """Count what a reply has cost, also beyond the run's limits: it is spent."""

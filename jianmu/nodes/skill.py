@@ -15,9 +15,9 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.node import Node
-from jianmu.engine.tree import ancestors
 from jianmu.errors import SetupError
 from jianmu.nodes import frontmatter
+from jianmu.nodes.base import around
 from jianmu.tool.base import NAME, Tool
 from jianmu.tool.toolbox import Toolbox
 
@@ -124,15 +124,14 @@ def skills_for(node: Behaviour) -> list[Skill]:
 
     Those outside of an agent used as a node are not for the nodes inside.
     """
-    found: list[list[Skill]] = []
+    found: list[Skill] = []
     child = node
-    for above in ancestors(node):
-        if getattr(above, "inner_state", None) is not None:
-            break
-        before = above.children[: above.children.index(child)]
-        found.append([one for one in before if isinstance(one, Skill)])
+    for above in around(node):
+        if above.children[0] is not child:
+            before = above.children[: above.children.index(child)]
+            found[:0] = [one for one in before if isinstance(one, Skill)]
         child = above
-    return [one for level in reversed(found) for one in level]
+    return found
 
 
 def with_skills(node: Behaviour, tools: Toolbox) -> Toolbox:
@@ -157,8 +156,9 @@ class _Known(NamedTuple):
 
 def told_of_skills(node: Behaviour, prompt: str) -> str:
     """Return a system prompt that tells of the skills of a node."""
-    lines = [f"- {one.title}: {' '.join(one.description.split())}" for one in skills_for(node)]
-    return "\n\n".join(part for part in (prompt, "\n".join([PROMPT, *lines]) if lines else "") if part)
+    skills = skills_for(node)
+    lines = [PROMPT, *(f"- {one.title}: {' '.join(one.description.split())}" for one in skills)] if skills else []
+    return "\n\n".join(part for part in (prompt, "\n".join(lines)) if part) if lines else prompt
 
 
 def _reader(skills: Sequence[Skill]) -> Tool:

@@ -26,7 +26,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.approvals import ApprovalOptions, Approvals, Remember, is_approval
 from jianmu.nodes.base import FINITE, Number, Option, Shape, call_of, whole
 from jianmu.nodes.beside import beside
-from jianmu.nodes.calldecorator import decorators_of, refined, unshown
+from jianmu.nodes.calldecorator import CallDecorator, decorators_of, refined, unshown
 from jianmu.nodes.inside import is_from_inside
 from jianmu.nodes.llm import Tools, toolbox_of
 from jianmu.nodes.skill import with_skills
@@ -103,6 +103,7 @@ class ToolExecutor(AsyncNode):
         self._on_unknown: OnUnknown = on_unknown
         self._approvals = Approvals(remember, approval or {})
         self._turn = Turn()
+        self._above: Sequence[CallDecorator] = ()
         self._opened = 0
 
     def on_bound(self) -> None:
@@ -170,7 +171,8 @@ class ToolExecutor(AsyncNode):
             return await self._work()
 
     async def _work(self) -> Status:
-        turn = self._turn = self._turn.again()
+        turn, self._above = self._turn.again(), decorators_of(self)
+        self._turn = turn
         due, tools = turn.due(self.context), with_skills(self, self.tools)
         wishes = {place: wish for place in due if (wish := self._wish(turn, place, tools)) is not None}
         verdicts = await decide(self.context, wishes, self._first, turn.reply)
@@ -206,7 +208,7 @@ class ToolExecutor(AsyncNode):
 
     def _refusal(self, turn: Turn, place: int) -> str | None:
         """Return why a call is not to be carried out, or None; what was begun is not refused any more."""
-        above, known = decorators_of(self), turn.judged.get(place)
+        above, known = self._above, turn.judged.get(place)
         if above and known is None and turn.broken_off(place, self.context) is None:
             said = (one.refusal_of(turn.calls[place], again=place in turn.judged) for one in above)
             turn.judged[place] = known = next((text for text in said if text is not None), None)
@@ -257,7 +259,7 @@ class ToolExecutor(AsyncNode):
 
     async def _outcome(self, turn: Turn, work: Work) -> CallOutcome:
         """Return what came of a call, now or before."""
-        context, call, tool, above = self.context, work.call, work.tool, decorators_of(self)
+        context, call, tool, above = self.context, work.call, work.tool, self._above
         if tool.timeout is None and self._timeout is not None:
             tool = tool.replace(timeout=self._timeout())
         whole = tool.replace(max_result_chars=None) if above else tool
@@ -279,7 +281,8 @@ class ToolExecutor(AsyncNode):
             if context.run.events.is_heard:
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=outcome.is_error))
             content = cut(outcome.content, tool.max_result_chars) if above else outcome.content
-            return outcome.model_copy(update={"content": with_edit(call, content) if work.is_edited else content})
+            content = with_edit(call, content) if work.is_edited else content
+            return outcome if content is outcome.content else outcome.model_copy(update={"content": content})
 
         act.__qualname__ = call.name
         how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}

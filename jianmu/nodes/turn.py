@@ -69,7 +69,7 @@ class Turn:
         self.outcomes: dict[int, CallOutcome] = {}
         self.begun = set[int]()
         self._untold = set[int]()
-        self._name = digest("reply", reply)[:8]
+        self._name = ""
 
     @classmethod
     def read(cls, kept: dict[str, Any]) -> Turn:
@@ -90,6 +90,7 @@ class Turn:
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
+        self._name = self._name or digest("reply", self.reply)[:8]
         id = call.id if _PLAIN.fullmatch(call.id) else digest("call", call.id)
         return f"{id}@{self._name}"
 

@@ -108,14 +108,11 @@ async def decide(
         group: shown with each question.
     """
     steps = {place: _then(wish, first(wish)) for place, wish in wishes.items()}
-    verdicts: dict[int, Verdict] = {}
-    while steps:
-        verdicts |= {place: step for place, step in steps.items() if isinstance(step, Verdict)}
-        asked = {place: step for place, step in steps.items() if not isinstance(step, Verdict)}
-        answers = await context.ask_all([one.request() for one in asked.values()], group=group) if asked else []
+    while asked := {place: step for place, step in steps.items() if not isinstance(step, Verdict)}:
+        answers = await context.ask_all([one.request() for one in asked.values()], group=group)
         judged = zip(asked.items(), answers, strict=True)
-        steps = {place: _then(wishes[place], one.judge(answer)) for (place, one), answer in judged}
-    return {place: verdicts[place] for place in wishes}
+        steps |= {place: _then(wishes[place], one.judge(answer)) for (place, one), answer in judged}
+    return {place: step for place, step in steps.items() if isinstance(step, Verdict)}
 
 
 def _then(wish: Wish, step: Step) -> Step:
