@@ -11,7 +11,7 @@ from typing import Literal
 
 from cyclopts import App, CycloptsError
 
-from jianmu.cli import chat, checking, inbox, threads, upkeep
+from jianmu.cli import chat, checking, forking, inbox, threads, upkeep
 from jianmu.cli.demo import run_demo
 from jianmu.cli.drawing import Format, draw_agent
 from jianmu.cli.ending import Kept
@@ -180,7 +180,7 @@ def demo(file: Path | None = None, /, *, report: Path | None = None, store: Plac
 
 COMMANDS = {
     AGENTS: (chat.chat,),
-    "Threads": (threads.threads, threads.show, threads.history, threads.fork, threads.prune, threads.delete),
+    "Threads": (threads.threads, threads.show, threads.history, forking.fork, threads.prune, threads.delete),
     "Questions": (inbox.inbox, inbox.answer, inbox.approve, inbox.reject, inbox.claim, inbox.release),
     "Upkeep": (upkeep.drive, upkeep.recover, upkeep.sweep, upkeep.settle, checking.check_threads),
 }

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jianmu.cli.faults import UsageError
+from jianmu.cli.options import Options
 from jianmu.draw.outline import one_line
 
 T = TypeVar("T")
@@ -53,6 +54,14 @@ def show_output(output: dict[str, Any]) -> None:
 def say(line: str) -> None:
     """Write a line."""
     print(line, file=stdout(), flush=True)
+
+
+def tell(told: object, line: str, options: Options) -> None:
+    """Write what was done: JSON for programs, a line for people."""
+    if options.json:
+        write_json(told)
+    else:
+        say(one_line(line))
 
 
 def width() -> int:

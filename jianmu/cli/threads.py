@@ -1,4 +1,4 @@
-"""`jianmu threads`, `show`, `history`, `fork`, `prune`, `delete`: threads in a store, without their program."""
+"""`jianmu threads`, `show`, `history`, `prune`, `delete`: threads in a store, without their program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from jianmu.cli.output import (
     check_limit,
     first_of,
     rows_of,
-    say,
     short,
+    tell,
     write_json,
     write_table,
 )
@@ -138,22 +138,6 @@ def _step(written: Written) -> tuple[str | Text, ...]:
     return str(written.number), short(written.time), *what, ", ".join(written.fields), ", ".join(written.nodes)
 
 
-def fork(thread: str, new: str | None = None, /, *, at: Number = None, options: Options = DEFAULTS) -> Exit:
-    """Make a new thread that goes on from a number of another one's log, and write its id.
-
-    Args:
-        thread: the id of the other one, which stays as it is.
-        new: the new one's id; by default one that is made up.
-        at: the number; by default the last one.
-        options: where it is, and how it is told.
-    """
-    for id in (thread, new or thread):
-        check_id(id)
-    made = in_store(options.store, lambda store: store.fork(thread, new, at=at))
-    _tell({"thread_id": made}, made, options)
-    return Exit.SUCCESS
-
-
 def prune(thread: str, /, *, at: Number = None, options: Options = DEFAULTS) -> Exit:
     """Remove what only the numbers of a thread's log before one needed; it goes on as before.
 
@@ -164,7 +148,7 @@ def prune(thread: str, /, *, at: Number = None, options: Options = DEFAULTS) -> 
     """
     check_id(thread)
     number = in_store(options.store, lambda store: store.prune(thread, at))
-    _tell({"thread_id": thread, "number": number}, f"the log of '{thread}' begins with number {number} now", options)
+    tell({"thread_id": thread, "number": number}, f"the log of '{thread}' begins with number {number} now", options)
     return Exit.SUCCESS
 
 
@@ -186,7 +170,7 @@ def delete(
     if not yes and not is_terminal():
         raise UsageError(f"delete '{thread}': there is no terminal to ask at: give --yes")
     is_gone = in_store(options.store, partial(_delete, thread=thread, is_sure=yes))
-    _tell({"thread_id": thread, "deleted": is_gone}, f"'{thread}' was {'deleted' if is_gone else 'kept'}", options)
+    tell({"thread_id": thread, "deleted": is_gone}, f"'{thread}' was {'deleted' if is_gone else 'kept'}", options)
     return Exit.SUCCESS if is_gone else Exit.FAILURE
 
 
@@ -208,10 +192,3 @@ async def _confirmed(prompt: str) -> bool:
     except NoMoreInputError:
         print(file=sys.stderr)
         return False
-
-
-def _tell(told: object, line: str, options: Options) -> None:
-    if options.json:
-        write_json(told)
-    else:
-        say(one_line(line))

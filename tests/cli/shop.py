@@ -176,6 +176,10 @@ def titled() -> Agent[TitleState]:
     return Agent(Success("done"), TitleState)
 
 
+def threaded() -> Agent[ThreadState]:
+    return Agent(Success("done"), ThreadState)
+
+
 def helped() -> Agent[ThreadState]:
     asks = task("asks", lambda: AskHuman("who", message="Who?", into="final_answer"), copies=2)
     looks = task("looks", lambda: react("looker", model=ScriptedModel(["It is blue."])), copies=1)

@@ -126,6 +126,24 @@ def test_a_fork_goes_on_beside_its_source(call: Call, asked: str) -> None:
     assert asked in call("inbox")[1]
 
 
+def test_a_fork_without_its_program_says_what_it_lacks(call: Call, store: Path) -> None:
+    """The sandbox is the other thread's, and a later rename is not there; with the program the fork has its own."""
+    box = '{"sandbox": {"sandbox_id": "s1"}, "title": "from a model"}'
+    call("run", "shop:threaded", "--thread", "t", "--input", box, "--quiet")
+    code, out, err = call("fork", "t", "plain")
+    assert (code, out) == (0, "plain\n")
+    assert err == "'plain' does not have a sandbox of its own: fork it with --agent module:name to give it that\n"
+    call("run", "shop:threaded", "--thread", "t", "--input", '{"title": "Taxes", "title_by": "person"}', "--quiet")
+    err = call("fork", "t", "early", "--at", "1")[2]
+    assert err.startswith("'early' does not have a sandbox of its own and the name 'Taxes': fork it with --agent ")
+    assert call("fork", "t", "own", "--at", "1", "--agent", "shop:threaded") == (0, "own\n", "")
+    fields = {id: json.loads(call("show", id, "--json")[1])["fields"] for id in ("early", "own")}
+    told = {id: (one["title"], one["title_by"], one["sandbox"]) for id, one in fields.items()}
+    assert told == {"early": ("from a model", None, {"sandbox_id": "s1"}), "own": ("Taxes", "person", None)}
+    code, out, err = call("fork", "no such", "--agent", "shop:threaded")
+    assert (code, out, err) == (2, "", "error: UnknownThreadError: there is no thread 'no such' in the store\n")
+
+
 def test_a_pruned_thread_goes_on_as_before(call: Call, asked: str) -> None:
     """`prune` says where the log begins now."""
     assert call("prune", "order-1") == (0, "the log of 'order-1' begins with number 2 now\n", "")
