@@ -10,14 +10,17 @@ from typing import cast
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from jianmu.draw import lines
-from jianmu.engine.state import Internal
+from jianmu.engine.state import Internal, Transient
 from jianmu.message import Message
 from jianmu.terminal.blocks import short
 
 MOST_LINES = 200
 WIDTH = 120
+FOLDED = 28
+"""Characters of a field that is in no checkpoint: it is on one line beside its name."""
 
 
 def tree_lines(root: Behaviour, most: int = MOST_LINES) -> list[tuple[str, Status]]:
@@ -38,12 +41,15 @@ def state_lines(state: BaseModel) -> Iterator[tuple[str, str]]:
     """
     for name, field in type(state).model_fields.items():
         value = getattr(state, name, None)
-        is_own = any(isinstance(one, Internal) or one is Internal for one in field.metadata)
-        if not is_own and not _is_empty(value, field.default):
-            yield name, shown(value)
+        if not _has(field, Internal) and not _is_empty(value, field.default):
+            yield name, shown(value, FOLDED if _has(field, Transient) else WIDTH)
     for name, value in (state.model_extra or {}).items():
         if not _is_empty(value):
             yield name, shown(value)
+
+
+def _has(field: FieldInfo, mark: type[Internal | Transient]) -> bool:
+    return any(isinstance(one, mark) or one is mark for one in field.metadata)
 
 
 def _is_empty(value: object, default: object = None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -15,6 +16,7 @@ from jianmu.message import Usage, human
 from jianmu.nodes import Selector, Sequence
 from jianmu.terminal.panes import shown, state_lines, tree_lines
 from jianmu.terminal.telling import failure, refusal, told
+from jianmu.thread import ThreadPaths, ThreadState
 
 
 def test_an_error_of_a_model_says_what_can_be_done() -> None:
@@ -135,6 +137,16 @@ def test_fields_with_nothing_in_them_are_left_out() -> None:
         "flag": "false",
         "is_new": "true",
         "count": "1",
+    }
+
+
+def test_what_is_in_no_checkpoint_takes_one_short_line() -> None:
+    """Where files are on this machine is nothing of the conversation."""
+    where = Path("/home/somebody/somewhere/.jianmu/threads/chat-1")
+    folders = ThreadPaths(workspace_path=where / "work", uploads_path=where / "up", outputs_path=where / "out")
+    assert dict(state_lines(ThreadState(thread_data=folders, title="Taxes"))) == {
+        "thread_data": "ThreadPaths(workspace_path=…",
+        "title": "Taxes",
     }
 
 
