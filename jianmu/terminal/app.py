@@ -55,7 +55,7 @@ HELP = (
     ("Ctrl-Y", "approve, or answer, in a question"),
     ("Ctrl-G", "go on with a turn that was cut short"),
     ("Ctrl-O, Ctrl-N", "other threads, a new thread"),
-    ("Tab, Enter", "go to a tool call and open it"),
+    ("Tab, Enter", "go to a tool call or a thought, and open it"),
     ("Page Up, Down", "scroll"),
     ("Ctrl-Q", "quit; the thread is kept"),
 )

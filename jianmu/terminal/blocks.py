@@ -56,6 +56,26 @@ class Reply(Block):
 
 
 @dataclass(slots=True)
+class Thought(Block):
+    """What a model thinks before it answers; its text only grows, and is in no conversation.
+
+    Attributes:
+        path: the node that asked the model.
+        pieces: the text as it came in.
+        state: as that of a reply.
+    """
+
+    path: str
+    pieces: list[str] = field(default_factory=list[str])
+    state: ReplyState = "live"
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.pieces)
+
+
+@dataclass(slots=True)
 class Call(Block):
     """A tool that the model wants to be called.
 

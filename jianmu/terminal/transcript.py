@@ -28,7 +28,7 @@ from jianmu.engine.events import (
 )
 from jianmu.engine.interaction import Suspension
 from jianmu.message import Message
-from jianmu.terminal.blocks import Asking, Block, Call, Note, NoteKind, Reply, Said, safe
+from jianmu.terminal.blocks import Asking, Block, Call, Note, NoteKind, Reply, ReplyState, Said, Thought, safe
 
 TOOL = "ask_clarification"
 """A tool whose call is a question, as `jianmu.thread.Clarify` is called where it has no other name."""
@@ -56,6 +56,7 @@ class Transcript:
         self._changed: dict[int, Block] = {}
         self._ids: list[str] = []
         self._live: dict[str, Reply] = {}
+        self._thoughts: dict[str, Thought] = {}
         self._loose: list[Reply] = []
         self._calls: dict[str, Call] = {}
         self._asked: dict[str, Asking | Call] = {}
@@ -81,6 +82,8 @@ class Transcript:
         match event:
             case Token(text=text, path=path, kind="text"):
                 self._grow(path or "", text)
+            case Token(text=text, path=path, kind="reasoning"):
+                self._think(path or "", text)
             case Retried():
                 self._start_again(event)
             case NodeFinished(path=path) | NodeHalted(path=path):
@@ -102,7 +105,21 @@ class Transcript:
             case _:
                 pass
 
+    def _think(self, path: str, text: str) -> None:
+        thought = self._thoughts.get(path)
+        if thought is None:
+            thought = self._thoughts[path] = self._add(Thought(path))
+        thought.pieces.append(safe(text))
+        self._mark(thought)
+
+    def _end_thought(self, path: str, state: ReplyState) -> None:
+        thought = self._thoughts.pop(path, None)
+        if thought is not None:
+            thought.state = state
+            self._mark(thought)
+
     def _grow(self, path: str, text: str) -> None:
+        self._end_thought(path, "done")
         reply = self._live.get(path)
         if reply is None:
             reply = self._live[path] = Reply(path=path)
@@ -112,6 +129,7 @@ class Transcript:
         self._mark(reply)
 
     def _start_again(self, event: Retried) -> None:
+        self._end_thought(event.path or "", "void")
         reply = self._live.pop(event.path or "", None)
         if reply is not None:
             reply.state = "void"
@@ -121,6 +139,7 @@ class Transcript:
         self.note(f"{event.reason}: tried again in {event.wait:.0f} s{who}", "warning")
 
     def _close(self, path: str, *, is_done: bool) -> None:
+        self._end_thought(path, "done" if is_done else "stopped")
         reply = self._live.pop(path, None)
         if reply is not None and reply.state == "live":
             reply.state = "done" if is_done else "stopped"
@@ -187,7 +206,7 @@ class Transcript:
 
     def _end(self) -> None:
         """Let nothing look as if it were going on."""
-        for path in [*self._live]:
+        for path in {*self._live, *self._thoughts}:
             self._close(path, is_done=False)
         for call in self._calls.values():
             if call.state in ("wanted", "asks", "running"):

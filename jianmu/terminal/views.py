@@ -11,7 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Markdown, Static
 
-from jianmu.terminal.blocks import Asking, Block, Call, Note, Reply, Said, safe, short
+from jianmu.terminal.blocks import Asking, Block, Call, Note, Reply, Said, Thought, safe, short
 from jianmu.terminal.segments import Segments
 from jianmu.terminal.transcript import Transcript
 
@@ -20,6 +20,7 @@ SHOWN = 100
 CALL_LINES = 6
 """Lines of a result that are shown before it is opened."""
 CALL_CHARACTERS = 20_000
+THOUGHT_CHARACTERS = 60
 CALL_MARKS = {
     "wanted": ("·", "$text-muted"),
     "asks": ("?", "$text-warning"),
@@ -59,19 +60,11 @@ class BlockView(Static):
                 return Content("")
 
 
-class CallView(BlockView, can_focus=True):
-    """A tool call with its arguments and its result; Enter or a click opens it."""
+class OpenView(BlockView, can_focus=True):
+    """A block of which a part is shown; Enter or a click opens it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "open", "Open", show=False)]
-
-    def __init__(self, block: Call) -> None:
-        super().__init__(block)
-        self.call = block
-        self.is_open = False
-
-    def content_of(self) -> Content:
-        """Return the call, and as much of its result as is wanted."""
-        return call_content(self.call, is_open=self.is_open)
+    is_open = False
 
     def action_open(self) -> None:
         """Open or close it."""
@@ -81,6 +74,31 @@ class CallView(BlockView, can_focus=True):
     def on_click(self) -> None:
         """Open or close it."""
         self.action_open()
+
+
+class CallView(OpenView):
+    """A tool call with its arguments and its result."""
+
+    def __init__(self, block: Call) -> None:
+        super().__init__(block)
+        self.call = block
+
+    def content_of(self) -> Content:
+        """Return the call, and as much of its result as is wanted."""
+        return call_content(self.call, is_open=self.is_open)
+
+
+class ThoughtView(OpenView):
+    """What a model thinks before it answers: a line, until it is opened."""
+
+    def __init__(self, block: Thought) -> None:
+        super().__init__(block)
+        self.thought = block
+
+    def content_of(self) -> Content:
+        """Return the end of the thought, or all of it."""
+        self.display = self.thought.state != "void"
+        return thought_content(self.thought, is_open=self.is_open)
 
 
 class ReplyView(Vertical):
@@ -167,7 +185,19 @@ class TranscriptView(VerticalScroll):
 def _view(block: Block) -> BlockView | ReplyView:
     if isinstance(block, Reply):
         return ReplyView(block)
+    if isinstance(block, Thought):
+        return ThoughtView(block)
     return CallView(block) if isinstance(block, Call) else BlockView(block)
+
+
+def thought_content(thought: Thought, *, is_open: bool) -> Content:
+    """Return a thought as text: where it is not open, what was thought last, or how much it was."""
+    text = thought.text.strip()
+    if is_open:
+        return Content.styled(f"∴ {text[-CALL_CHARACTERS:]}", "$text-muted")
+    last = ("…" if len(text) > THOUGHT_CHARACTERS else "") + " ".join(text[-THOUGHT_CHARACTERS:].split())
+    what = f"thinking: {last}" if thought.state == "live" else f"thought, {len(text):,} characters"
+    return Content.styled(f"∴ {what}", "$text-muted")
 
 
 def call_content(call: Call, *, is_open: bool) -> Content:

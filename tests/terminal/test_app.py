@@ -13,13 +13,14 @@ from pydantic import BaseModel, Field
 from textual.widgets import Button, Input, RadioSet, TextArea
 
 from jianmu import Approve
+from jianmu.engine.events import Retried, Token
 from jianmu.engine.interaction import Answer, Approval
 from jianmu.engine.request import Request
 from jianmu.message import Message, human, tool_result
 from jianmu.stores import MemoryStore
 from jianmu.terminal.assistant import scripted_agent
 from jianmu.terminal.conversation import Conversation
-from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView
+from jianmu.terminal.views import SHOWN, BlockView, CallView, ReplyView, ThoughtView
 from jianmu.thread import ThreadState
 from jianmu.tool.types import ToolCall
 from tests.house import ROOT
@@ -579,6 +580,47 @@ async def test_a_long_result_is_opened_with_enter() -> None:
         await screen.press("enter")
         assert screen.shows("│ line 8")
         assert screen.shows('"to": "Ada"')
+
+
+async def test_what_a_model_thinks_is_a_line_that_can_be_opened() -> None:
+    """While it thinks the last words, then how much it was; of an attempt that failed nothing."""
+
+    async def think(node: Says) -> None:
+        for text in ("Well.\n\n", "It may be ", "that 6 * 7\x1b[2J ", "is 42."):
+            node.context.emit(Token(text=text, kind="reasoning"))
+        await node.gate.wait()
+        node.stream("42")
+        node.say("42")
+
+    agent = agent_of(think)
+    async with screen_of(agent) as screen:
+        screen.prompt.text = "6 * 7?"
+        await screen.press("enter")
+        await until(lambda: screen.talk.transcript.blocks[1:])
+        await screen.look()
+        assert screen.shows("∴ thinking: Well. It may be that 6 * 7\\x1b[2J is 42.\n")
+        agent.root.gate.set()
+        await until(lambda: not screen.talk.is_on)
+        await screen.look()
+        assert screen.text.split("╭")[0] == snapshot("""\
+ ▌ 6 * 7?
+  ∴ thought, 41 characters
+  42
+""")
+        screen.app.query_one(ThoughtView).focus()
+        await screen.press("enter")
+        assert screen.text.split("╭")[0] == snapshot("""\
+ ▌ 6 * 7?
+  ∴ Well.
+  It may be that 6 * 7\\x1b[2J is 42.
+  42
+""")
+        screen.talk.transcript.take(Token(text="no", kind="reasoning", path="says"))
+        await screen.look()
+        assert screen.shows("∴ thinking: no")
+        screen.talk.transcript.take(Retried(reason="it broke off", wait=1.0, model="m", path="says"))
+        await screen.look()
+        assert not screen.shows("thinking: no")
 
 
 async def test_the_prompt_has_lines_and_a_memory() -> None:

@@ -20,7 +20,7 @@ from jianmu.engine.events import (
 from jianmu.engine.interaction import Suspension
 from jianmu.engine.outcome import Outcome
 from jianmu.message import ImagePart, Usage, ai, human, system, tool_result
-from jianmu.terminal.blocks import Asking, Block, Call, Note, Reply, Said
+from jianmu.terminal.blocks import Asking, Block, Call, Note, Reply, Said, Thought
 from jianmu.terminal.transcript import Transcript
 from jianmu.tool.types import ToolCall
 
@@ -53,7 +53,7 @@ def only(transcript: Transcript) -> Block:
 
 def test_pieces_become_one_reply() -> None:
     """The tokens of a node are one growing reply, and its block is the one that has changed."""
-    transcript = shown(Token(text="hm", kind="reasoning"), Token(text="Hel"), Token(text="lo"))
+    transcript = shown(Token(text="Hel"), Token(text="lo"))
     assert only(transcript) == Reply(key=0, path="think", pieces=["Hel", "lo"])
     assert transcript.changes() == [only(transcript)]
     assert transcript.changes() == []
@@ -95,6 +95,21 @@ def test_the_text_of_a_node_that_keeps_no_conversation_stays() -> None:
     """A reply that never becomes a message is shown as done, and told from messages."""
     block = shown(Token(text="refund"), NodeFinished(status=Status.SUCCESS)).blocks[0]
     assert block == Reply(key=0, path="think", pieces=["refund"], state="done", is_message=False)
+
+
+def test_what_a_model_thinks_is_a_block_before_its_reply() -> None:
+    """It ends with the first word of the reply; each time a model thinks it is another one."""
+    think = [Token(text=text, kind="reasoning") for text in ("h", "m")]
+    thought, reply = shown(*think, Token(text="Hello")).blocks
+    assert thought == Thought("think", ["h", "m"], "done", key=0)
+    assert isinstance(reply, Reply)
+    assert reply.text == "Hello"
+    assert [one.state for one in shown(*think).blocks if isinstance(one, Thought)] == ["live"]
+    ends = [NodeFinished(status=Status.SUCCESS), NodeHalted(), ENDED, Retried(reason="no", wait=1.0, model="m")]
+    blocks = [shown(*think, end, *think).blocks for end in ends]
+    assert [[one.state for one in some if isinstance(one, Thought)] for some in blocks] == [
+        [state, "live"] for state in ("done", "stopped", "stopped", "void")
+    ]
 
 
 def test_another_attempt_takes_the_place_of_a_reply() -> None:
