@@ -39,7 +39,7 @@ from jianmu.tool.types import ImageBytes
 from tests.cases.leaves import FAILURE, SUCCESS
 from tests.model.server import Answer, said, serving
 from tests.thread.test_state_stored import bytes_in, largest_row
-from tests.thread.turns import call, rounds, run, thread
+from tests.thread.turns import call, refusal, rounds, run, think, thread
 
 pytestmark = pytest.mark.anyio
 
@@ -393,14 +393,6 @@ def test_bytes_in_a_message_are_for_providers_only() -> None:
 def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
     """What forgets comes after the model and needs what shows; that needs a model below it."""
     folders = ThreadFolders(tmp_path)
-
-    def refusal(*children: Any, schema: Any = ThreadState) -> str:
-        with pytest.raises(SetupError) as caught:
-            Agent(InOrder("main", memory=True, children=[*children]), schema)
-        return str(caught.value)
-
-    def think() -> AgentLLMNode:
-        return AgentLLMNode("think", model=ScriptedModel())
 
     assert refusal(think(), ForgetImages("forget")) == (
         "node 'main/forget' (ForgetImages) needs a ShownImages in its tree: put ShownImages(...) around the model"

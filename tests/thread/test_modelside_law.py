@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
@@ -36,7 +35,7 @@ from jianmu.thread import (
 from jianmu.tool.types import ImageBytes
 from tests.cases.leaves import SUCCESS
 from tests.nodes.test_projections import check_paired
-from tests.thread.turns import call, rounds
+from tests.thread.turns import call, positions, rounds
 
 pytestmark = pytest.mark.anyio
 
@@ -119,22 +118,13 @@ def end_of(agent: Agent[Any]) -> dict[str, Any]:
     return {"said": said, "title": bool(state.title), **{name: getattr(state, name) for name in kept}}
 
 
-async def positions(agent: Agent[Any]) -> list[Any]:
-    """Run an agent to its end, and return its checkpoints after each turn of the event loop, each once."""
-    dumps = dict[str, Any]()
+async def ended(agent: Agent[Any]) -> list[Any]:
+    """Run an agent to its end, and return its checkpoints on the way."""
 
-    async def look() -> None:
-        while True:
-            await checkpoint()
-            data = agent.dump_checkpoint() if agent.runner.host.is_open and agent.state.messages else {}
-            if data.get("status") != "new":  # it has begun, and is not about to be parked
-                dumps[json.dumps(data, sort_keys=True, default=str)] = data
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(look)
+    async def through() -> None:
         assert await agent.run(GO, thread_id="t") is SUCCESS
-        group.cancel_scope.cancel()
-    return [data for data in dumps.values() if data]
+
+    return await positions(agent, through)
 
 
 async def test_a_turn_with_all_parts_comes_to_its_end(tmp_path: Path) -> None:
@@ -142,7 +132,7 @@ async def test_a_turn_with_all_parts_comes_to_its_end(tmp_path: Path) -> None:
     world = World(tmp_path)
     agent = world.agent()
     with anyio.fail_after(30):
-        found = await positions(agent)
+        found = await ended(agent)
     end = end_of(agent)
     assert [role for role, *_ in end["said"]] == [
         "human", "ai", "tool", "ai", "tool", "tool", "ai", "ai", "tool", "ai"
@@ -165,7 +155,7 @@ async def test_from_every_position_another_process_comes_to_the_same_end(tmp_pat
     one = World(tmp_path)
     agent = one.agent()
     with anyio.fail_after(100):
-        found = await positions(agent)
+        found = await ended(agent)
         assert len(found) > 30
         for data in found if full else found[:: len(found) // 30]:
             other = World(tmp_path)

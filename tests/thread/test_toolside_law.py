@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from jianmu.testing import ScriptedModel
 from jianmu.thread import Clarify, DeferredTools, LoopGuard, OutputBudget, ThreadFolders, ThreadState, tool_search
 from jianmu.tool import Tool, Toolbox, ToolCall
 from tests.cases.leaves import SUCCESS, Do
+from tests.thread.turns import positions
 
 pytestmark = pytest.mark.anyio
 GO: Any = {"messages": [human("go", id="go")]}
@@ -118,30 +118,17 @@ async def expected(tmp_path: Path) -> list[Any]:
     return made
 
 
-async def positions(agent: Agent[Any], expected: list[Any]) -> list[Any]:
-    """Run an agent to its end, and return its checkpoints after each turn of the event loop, each once."""
-    dumps = dict[str, Any]()
-
-    async def look() -> None:
-        while True:
-            await checkpoint()
-            data = agent.dump_checkpoint() if agent.runner.host.is_open and agent.state.messages else {}
-            if data.get("status") != "new":  # it has begun, and is not about to be parked
-                dumps[json.dumps(data, sort_keys=True, default=str)] = data
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(look)
-        assert await through(agent, await agent.run_until_suspend(GO, thread_id="t")) == expected
-        group.cancel_scope.cancel()
-    return [data for data in dumps.values() if data]
-
-
 @pytest.mark.slow_on_trio
 async def test_from_every_position_another_process_comes_to_the_same_end(
     tmp_path: Path, expected: list[Any], *, full: bool
 ) -> None:
     """A position in the run, put into a new agent: the same conversation, the same counts, the same files."""
-    found = await positions(build(tmp_path / "one", []), expected)
+    agent = build(tmp_path / "one", [])
+
+    async def as_expected() -> None:
+        assert await through(agent, await agent.run_until_suspend(GO, thread_id="t")) == expected
+
+    found = await positions(agent, as_expected)
     assert len(found) > 50
     for number, data in enumerate(found if full else found[:: len(found) // 20]):
         other = build(tmp_path / f"other{number}", [])

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jianmu.agent import Agent
 from jianmu.errors import SetupError
 from jianmu.message import FilePart, ImagePart, Message, ai, human, system
 from jianmu.model import ScriptedModel
@@ -22,7 +21,6 @@ from jianmu.thread import (
     ShownUploads,
     ThreadData,
     ThreadFolders,
-    ThreadState,
     TodosState,
     UploadedFile,
     Uploads,
@@ -31,7 +29,7 @@ from jianmu.thread import (
 from jianmu.tool import tool
 from tests.cases.leaves import SUCCESS
 from tests.thread.test_state_stored import bytes_in
-from tests.thread.turns import asked, call, rounds, run, run_stored, thread
+from tests.thread.turns import asked, call, refusal, rounds, run, run_stored, think, thread
 
 pytestmark = pytest.mark.anyio
 
@@ -360,14 +358,6 @@ async def test_it_can_be_looked_at_again(tmp_path: Path) -> None:
 def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
     """The files are looked at after the paths are there and before the model is asked; the block needs them."""
     folders = ThreadFolders(tmp_path)
-
-    def refusal(*children: Any, schema: Any = ThreadState) -> str:
-        with pytest.raises(SetupError) as caught:
-            Agent(InOrder("main", memory=True, children=[*children]), schema)
-        return str(caught.value)
-
-    def think() -> AgentLLMNode:
-        return AgentLLMNode("think", model=ScriptedModel())
 
     assert refusal(think(), Uploads("up", folders=folders)) == (
         "node 'main/up' (Uploads) comes after 'main/think', which uses what it does: put it before that node"

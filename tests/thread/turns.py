@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
+from anyio.lowlevel import checkpoint
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
+from jianmu.errors import SetupError
 from jianmu.message import Message
 from jianmu.model import ScriptedModel
-from jianmu.nodes import ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector, ToolExecutor
+from jianmu.nodes import AgentLLMNode, ForceFailure, HasFinalAnswer, Invert, LoopUntilSuccess, Selector, ToolExecutor
 from jianmu.nodes import Sequence as InOrder
 from jianmu.stores import SQLiteStore
 from jianmu.thread import ThreadState
@@ -63,3 +67,33 @@ def asked(model: ScriptedModel, number: int = -1) -> list[str]:
         f"ai({' '.join(one.name for one in message.tool_calls)})" if message.tool_calls else message.text
         for message in model.requests[number].messages
     ]
+
+
+def think() -> AgentLLMNode:
+    """Return a node that asks a model, which nobody runs."""
+    return AgentLLMNode("think", model=ScriptedModel())
+
+
+def refusal(*children: Behaviour, schema: Any = ThreadState) -> str:
+    """Return why a tree of these nodes is refused."""
+    with pytest.raises(SetupError) as caught:
+        Agent(InOrder("main", memory=True, children=[*children]), schema)
+    return str(caught.value)
+
+
+async def positions(agent: Agent[Any], work: Callable[[], Awaitable[None]]) -> list[Any]:
+    """Return an agent's checkpoints after each turn of the event loop in which it is at work, each once."""
+    dumps = dict[str, Any]()
+
+    async def look() -> None:
+        while True:
+            await checkpoint()
+            data = agent.dump_checkpoint() if agent.runner.host.is_open and agent.state.messages else {}
+            if data.get("status") != "new":  # it has begun, and is not about to be parked
+                dumps[json.dumps(data, sort_keys=True, default=str)] = data
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(look)
+        await work()
+        group.cancel_scope.cancel()
+    return [data for data in dumps.values() if data]
