@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, ClassVar, NoReturn, TypeAlias  # Any: containers hold whatever a schema says
 
 from jianmu.engine.state.markers import Fn, Items, Value
@@ -52,7 +52,7 @@ class _ReadOnly:
                 setattr(cls, name, _refuser(name))
 
     def __init__(self, items: Value, hint: Hint) -> None:
-        super().__init__(items)  # pyright: ignore[reportCallIssue]  # that of list, dict or set
+        self.plain.__init__(self, items)  # pyright: ignore[reportCallIssue]  # that of list, dict or set
         self.hint = hint
 
     def __copy__(self) -> Value:
@@ -91,9 +91,9 @@ class FieldsDict(ReadOnlyDict):
 
     __slots__ = ("names",)
 
-    def __init__(self, items: dict[str, Value], hint: Hint) -> None:
-        super().__init__(items, hint)
-        self.names = frozenset(items)
+    def __init__(self, items: dict[str, Value], hint: Hint, names: Container[str]) -> None:
+        dict.__init__(self, items)  # pyright: ignore[reportUnknownMemberType]  # `dict[...]` would be made each time
+        self.hint, self.names = hint, names
 
     def __setitem__(self, key: Value, value: Value) -> None:
         if key in self.names:

@@ -137,6 +137,7 @@ class Schema:
         self.output_fields = tuple(name for name in infos if found[name].in_output)
         self.after = parts.validator(parts.after) if parts.after else None
         self.has_entry_rules = parts.has_entry_rules
+        self.has_info = any(field.has_info for field in (*self.fields.values(), self.extra) if field)
         for name, field in self.fields.items():
             field.grows = field.grows and not hasattr(model, name)  # what a mixin has would hide a list not yet made
             _check_resets(model, field)

@@ -130,7 +130,8 @@ class Writes(Generic[S]):
     def _needed(self, steps: Sequence[Step]) -> Collection[threading.Lock]:
         """Return the locks of a write, in the order of their names; where fields are tied together, all."""
         locks = self._locks
-        if not steps or self.schema.after is not None or any(step.field.has_info for step in steps):
+        schema = self.schema
+        if not steps or schema.after is not None or (schema.has_info and any(step.field.has_info for step in steps)):
             return locks.values()
         names = [step.name if step.name in locks else _EXTRAS for step in steps]
         return [locks[name] for name in (sorted({*names}) if len(names) > 1 else names)]
@@ -153,7 +154,7 @@ class Writes(Generic[S]):
     def _folded(self, steps: list[Step]) -> dict[str, Value]:
         """Return the values after a write, by full name; those that ask for others come last."""
         news: dict[str, Value] = {}
-        for step in sorted(steps, key=lambda step: step.field.has_info) if len(steps) > 1 else steps:
+        for step in sorted(steps, key=lambda step: step.field.has_info) if self.schema.has_info else steps:
             field = step.field
             step.others = self._others(steps, news) if field.has_info else None
             step.default = self._default
