@@ -14,7 +14,7 @@ from jianmu.engine.answers import json_text
 from jianmu.engine.clock import Clock
 from jianmu.engine.controller import InteractionController, Origin, Record, Request, Rounds
 from jianmu.engine.events import Event, Events
-from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
+from jianmu.engine.journal import ACTING, Entry, Journal
 from jianmu.engine.limits import Limits, Usage, spend
 from jianmu.engine.log import log
 from jianmu.engine.ports import MISSING, Binding, Port
@@ -107,7 +107,7 @@ class NodeContext:
         is_read_only: whether the node is only looked at.
         scope: what stands before the keys of questions and effects; see `within`.
         tool_call_id: the tool call that questions are about.
-        effect: the idempotency key of the effect that a part of the work is; what it writes may be written again.
+        effect: the effect that a part of the work is; what it writes may be written again.
         wrote: what a part of the work has written that must not be written again.
         no_questions: why a part of the work may not ask, or None.
     """
@@ -125,7 +125,7 @@ class NodeContext:
         self.node = node
         self.scope = ""
         self.tool_call_id: str | None = None
-        self.effect: str | None = None
+        self.effect: Entry | None = None
         self.wrote: str | None = None
         self.no_questions: str | None = None
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
@@ -154,7 +154,8 @@ class NodeContext:
     @property
     def idempotency_key(self) -> str:
         """A key that is the same for every attempt of this work in its round; inside `once`, that call's own."""
-        return IDEMPOTENCY_KEY.get() or self.origin().identity("effect", "")
+        acting = ACTING.get()
+        return self.origin().identity("effect", "") if acting is None else acting.sealed().idempotency_key
 
     def origin(self) -> Origin:
         """Return who asks: thread, run, path and the rounds of the loops around the node."""
@@ -200,7 +201,7 @@ class NodeContext:
             return
         self._refuse_condition("write state")
         holder = self if self.scope else activity.live
-        if holder.wrote is None and IDEMPOTENCY_KEY.get() == self.effect:
+        if holder.wrote is None and ACTING.get() is self.effect:
             holder.wrote = next((name for name in fields if self.manager.has_reducer(name)), None)
 
     # Ports
@@ -313,7 +314,7 @@ class NodeContext:
         """
         part = self.copied()
         part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
-        part.effect, part.wrote = IDEMPOTENCY_KEY.get(), None
+        part.effect, part.wrote = ACTING.get(), None
         return part
 
     def copied(self) -> NodeContext:

@@ -12,9 +12,8 @@ from typing import Any, Literal, cast  # Any: the functions, arguments and resul
 import anyio
 import anyio.to_thread
 from pydantic import BaseModel, JsonValue, TypeAdapter, create_model
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 
-from jianmu.engine.answers import json_copy
 from jianmu.engine.questions import digest
 from jianmu.errors import SetupError
 
@@ -33,12 +32,14 @@ class Call:
         self._call = whole = functools.partial(fn, *args)
         inner: Any = whole.func
         self.name: str = getattr(inner, "__qualname__", type(inner).__qualname__)
-        self.is_async = any(inspect.iscoroutinefunction(one) for one in (inner, inner.__call__))
-        self.arguments = self._digest(whole.args, whole.keywords)
+        self.is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(inner.__call__)
+        self.arguments = self._text(whole.args, whole.keywords)
 
-    def _digest(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    def _text(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+        """Return the arguments as a text that is the same in every process; of a long one its digest."""
         try:
-            return digest("arguments", _SORTED.encode([args, keywords]))
+            text = _SORTED.encode([args, keywords])
+            return text if len(text) < _LONG else digest_of(text)
         except (ValueError, TypeError, RecursionError) as error:
             problem = str(error) if isinstance(error, _NoJsonError) else type(error).__name__
         raise SetupError(
@@ -60,6 +61,11 @@ class Call:
         return value
 
 
+def digest_of(arguments: str) -> str:
+    """Return the digest of arguments, which may be their text still: that is a JSON list."""
+    return digest("arguments", arguments) if arguments.startswith("[") else arguments
+
+
 class _NoJsonError(ValueError):
     """A value has no JSON form; the text names its class."""
 
@@ -79,6 +85,8 @@ def _plain(value: Any) -> Any:
     raise _NoJsonError(type(value).__name__)
 
 
+_LONG = 1_000
+"""Characters from which on arguments are not kept as they are."""
 _SORTED = json.JSONEncoder(default=_plain, sort_keys=True)
 
 
@@ -98,7 +106,7 @@ class Result:
         """
         try:
             text = self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
-            kept = json_copy(json.loads(text))
+            kept = from_json(text, allow_inf_nan=False)
             self._adapter.validate_json(text)
         except (ValueError, TypeError) as error:
             problem = type(error).__name__
@@ -112,7 +120,7 @@ class Result:
 
     def from_json(self, kept: JsonValue) -> Any:
         """Return a kept result, a new object each time."""
-        return self._adapter.validate_json(json.dumps(kept))
+        return self._adapter.validate_json(to_json(kept))
 
     @property
     def outcome(self) -> Any:

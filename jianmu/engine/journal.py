@@ -7,23 +7,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol, cast, get_args  # Any: the functions and results are the user's
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.effects import Call, Result, shielded
-from jianmu.engine.questions import Origin, Rounds, digest
+from jianmu.engine.effects import Call, Result, digest_of, shielded
+from jianmu.engine.questions import Origin, Place, Rounds, digest
 from jianmu.engine.record import read_rows
 from jianmu.engine.request import Request
+from jianmu.engine.state.freeze import instance
 from jianmu.engine.suspend import is_suspension
 from jianmu.errors import CorruptRecordError, JournalMismatchError, OutcomeUnknownError, SetupError
 
 Per = Literal["round", "activation"]
 OnUnknown = Literal["rerun", "ask", "fail"]
-IDEMPOTENCY_KEY: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
+ACTING: ContextVar[Entry | None] = ContextVar("acting", default=None)
+_PER, _ON_UNKNOWN = get_args(Per), get_args(OnUnknown)
 
 
 class OnceScope(Protocol):
@@ -89,6 +91,21 @@ class Entry(BaseModel):
         """What the entry is known by."""
         return self.origin.identity("effect" if self.activation is None else "activation", self.key)
 
+    @property
+    def place(self) -> Place:
+        """What it is known by in this process."""
+        return (self.origin.place, "round" if self.activation is None else "activation", self.key)
+
+    def sealed(self) -> Entry:
+        """Return the entry with its digests, which are made when they are wanted."""
+        per = "round" if self.activation is None else "activation"
+        again = (self.activation,) if self.activation else ()
+        own = self.idempotency_key or digest("idempotency", self.origin.identity(per, self.key), *again)
+        return _entry(self.__dict__, arguments=digest_of(self.arguments), idempotency_key=own)
+
+
+_FRESH = {name: field.default for name, field in Entry.model_fields.items()} | {"idempotency_key": ""}
+
 
 class Journal:
     """The effects of a thread's run; used on the loop's thread.
@@ -98,9 +115,9 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[Place, Entry] = {}
         self.is_recorded = False
-        self._changed: dict[str, Entry] = {}
+        self._changed: dict[Place, Entry] = {}
         self._closed: list[str] = []
 
     @property
@@ -111,7 +128,7 @@ class Journal:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in the order in which they were first begun."""
-        return tuple(self._entries.values())
+        return tuple(entry.sealed() for entry in self._entries.values())
 
     async def once(
         self,
@@ -141,11 +158,12 @@ class Journal:
             OutcomeUnknownError: the outcome is not known, and `on_unknown` is "fail".
             SetupError: an argument or the result has no JSON form.
         """
-        where = f"once('{key}') in node '{scope.origin.path}'"
-        if per not in get_args(Per) or on_unknown not in get_args(OnUnknown):
+        origin = scope.origin
+        where = f"once('{key}') in node '{origin.path}'"
+        if per not in _PER or on_unknown not in _ON_UNKNOWN:
             raise SetupError(f'{where}: per is "round" or "activation", on_unknown "rerun", "ask" or "fail"')
         call, kind = Call(where, fn, args), Result(where, result)
-        entry = self.find(scope.origin, key, call.name, call.arguments, per=per)
+        entry = self.find(origin, key, call.name, call.arguments, per=per)
         if key in scope.used:
             raise _mismatch(entry, "it is used twice since the node was entered: each effect needs its own key")
         scope.used.add(key)
@@ -161,24 +179,13 @@ class Journal:
         Raises:
             JournalMismatchError: the key was used for another function, or other arguments.
         """
-        fresh = Entry(
-            origin=origin,
-            key=key,
-            activation=0 if per == "activation" else None,
-            name=name,
-            arguments=arguments,
-            idempotency_key=digest("idempotency", origin.identity(per, key)),
-        )
-        known = self._entries.get(fresh.id)
-        if known is None:
-            return fresh
-        if known.is_past and known.activation is not None:
-            number = known.activation + 1
-            again = digest("idempotency", origin.identity(per, key), number)
-            return fresh.model_copy(update={"activation": number, "idempotency_key": again})
+        known = self._entries.get((origin.place, per, key))
+        if known is None or (known.is_past and known.activation is not None):
+            number = None if per == "round" else 0 if known is None else (known.activation or 0) + 1
+            return _entry(_FRESH, origin=origin, key=key, activation=number, name=name, arguments=arguments)
         if known.name != name:
             raise _mismatch(known, f"it was used for {known.name}, and now for {name}: each effect needs its own key")
-        if known.arguments != arguments:
+        if digest_of(known.arguments) != digest_of(arguments):
             raise _mismatch(known, f"{name} was called with other arguments before: a key stands for one call")
         return known
 
@@ -206,7 +213,7 @@ class Journal:
 
     def recorded(self, origin: Origin, key: str, *, per: Per = "round") -> Entry | None:
         """Return an effect as it stands, or None if this round or activation has none under the key."""
-        entry = self._entries.get(origin.identity("effect" if per == "round" else "activation", key))
+        entry = self._entries.get((origin.place, per, key))
         return None if entry is None or entry.is_past else entry
 
     def close_round(self, rounds: Rounds) -> None:
@@ -219,7 +226,7 @@ class Journal:
 
     def _remove(self, entries: list[Entry]) -> None:
         for entry in entries:
-            del self._entries[entry.id]
+            del self._entries[entry.place]
             if self.is_recorded:
                 self._closed.append(entry.id)
 
@@ -229,12 +236,13 @@ class Journal:
 
     def take_changes(self) -> tuple[dict[str, Entry], list[str]]:
         """Return the entries that have changed since this was called last, by id, and the ids of those removed."""
-        taken, self._changed, self._closed = (self._changed, self._closed), {}, []
-        return taken
+        changed = {entry.id: entry.sealed() for entry in self._changed.values()}
+        closed, self._changed, self._closed = self._closed, {}, []
+        return changed, closed
 
     def dump(self) -> JsonObject:
         """Return all entries as JSON."""
-        return {"entries": [entry.model_dump(mode="json") for entry in self._entries.values()]}
+        return {"entries": [entry.model_dump(mode="json") for entry in self.entries]}
 
     def load(self, data: object, rename: Callable[[str], str] = str) -> None:
         """Put the entries of a dump in the place of all others; idempotency keys stay what they are.
@@ -246,14 +254,13 @@ class Journal:
         Raises:
             CorruptRecordError: it is no such dump; nothing was changed.
         """
-        self._entries = {entry.id: entry for entry in read_entries(data, rename)}
+        self._entries = {entry.place: entry for entry in read_entries(data, rename)}
 
     def _put(self, entry: Entry, **changes: Any) -> Entry:
-        entry = entry.model_copy(update=changes)
-        self._entries[entry.id] = entry
+        made = self._entries[entry.place] = _entry(entry.__dict__, **changes)
         if self.is_recorded:
-            self._changed[entry.id] = entry
-        return entry
+            self._changed[entry.place] = made
+        return made
 
     async def _act(self, scope: OnceScope, planned: Entry, call: Call, kind: Result, effect: bool) -> Entry:
         """Call the function and record what comes of it; a call that is cut off stays unknown."""
@@ -272,14 +279,14 @@ class Journal:
             done.append(self.finish(entry, kind.to_json(value)))
             await scope.sync()
 
-        token = IDEMPOTENCY_KEY.set(entry.idempotency_key)
+        token = ACTING.set(entry)
         try:
             if effect:
                 await scope.sync()
             await (attempt() if call.is_async else shielded(attempt, scope.halt_timeout))
         finally:
-            IDEMPOTENCY_KEY.reset(token)
-            if self._entries.get(entry.id) is entry:
+            ACTING.reset(token)
+            if self._entries.get(entry.place) is entry:
                 self.lose(entry)
         return done[0]
 
@@ -294,10 +301,15 @@ class Journal:
             f"Did {entry.name} ({entry.key}) happen? It was begun, and its outcome is not known.",
             answer=kind.outcome,
             reason="unknown_outcome",
-            data={"key": entry.key, "name": entry.name, "idempotency_key": entry.idempotency_key},
+            data={"key": entry.key, "name": entry.name, "idempotency_key": entry.sealed().idempotency_key},
         )
         told = await scope.ask(request, key=f"once:{entry.key}:{entry.attempts}")
         return self.finish(entry, kind.to_json(told.result)) if told.happened else entry
+
+
+def _entry(values: Mapping[str, Any], **changes: Any) -> Entry:
+    """Return an entry of values that need no look."""
+    return cast("Entry", instance(Entry, {**values, **changes}, (), None, None))
 
 
 def read_entries(data: object, rename: Callable[[str], str] = str) -> list[Entry]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -21,6 +22,7 @@ from jianmu.errors import InvalidAnswerError
 
 QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
 Rounds = tuple[tuple[str, object], ...]
+Place = tuple[object, ...]
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 ENDS: dict[QuestionStatus, tuple[QuestionStatus, ...]] = {
@@ -62,6 +64,12 @@ class Origin:
     run: int
     path: str
     rounds: Rounds = ()
+
+    @cached_property
+    def place(self) -> Place:
+        """What is equal where the identities are, and is there at once."""
+        is_plain = all([type(at) is int for _, at in self.rounds])  # noqa: C419  # quicker as a list
+        return (self.thread_id, self.run, self.path, self.rounds if is_plain else _CANONICAL.encode(self.rounds))
 
     def identity(self, kind: str, key: str) -> str:
         """Return the digest of what `key` means here; `kind` keeps questions and effects apart."""
@@ -171,7 +179,8 @@ class Answer:
                 raise InvalidAnswerError(None, f"{name} has a NUL or a lone surrogate, which no store keeps")
         try:
             object.__setattr__(self, "payload", json_copy(self.payload))
-            object.__setattr__(self, "metadata", json_copy(self.metadata))
+            if self.metadata is not None:
+                object.__setattr__(self, "metadata", json_copy(self.metadata))
         except ValueError as error:
             problem = str(error)
         else:

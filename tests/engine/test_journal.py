@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from jianmu.engine.interaction import Answer, InteractionController, Origin, Request
-from jianmu.engine.journal import IDEMPOTENCY_KEY, Journal
+from jianmu.engine.journal import ACTING, Journal
 from jianmu.errors import CorruptRecordError, JournalMismatchError, OutcomeUnknownError, SetupError, StoreError
 from tests.engine.asking import HandClock, origin
 
@@ -59,6 +59,12 @@ def restarted(journal: Journal) -> Journal:
     return new
 
 
+def acting_key() -> str | None:
+    """Return the idempotency key of the effect that is at work."""
+    effect = ACTING.get()
+    return None if effect is None else effect.sealed().idempotency_key
+
+
 class Bank:
     """Effects that count their calls and keep the idempotency keys that they saw."""
 
@@ -79,7 +85,7 @@ class Bank:
 
     def _note(self, amount: int) -> None:
         self.calls.append(amount)
-        self.keys.append(IDEMPOTENCY_KEY.get())
+        self.keys.append(acting_key())
         if self.broken:
             self.broken -= 1
             raise OSError("refused")
@@ -99,7 +105,7 @@ async def test_an_effect_happens_once_whatever_restarts(bank: Bank, name: str) -
     assert await journal.once(Entry(), "pay", getattr(bank, name), 7) == first
     assert await restarted(journal).once(Entry(), "pay", getattr(bank, name), 7) == first
     assert bank.calls == [7]
-    assert IDEMPOTENCY_KEY.get() is None
+    assert acting_key() is None
 
 
 async def test_a_start_is_recorded_before_the_call_and_the_result_before_it_is_used(bank: Bank) -> None:
@@ -181,7 +187,7 @@ async def test_a_start_without_a_result_is_an_unknown_outcome(bank: Bank, policy
     crashed: dict[str, Any] = {}
 
     async def crash(amount: int) -> None:
-        bank.keys.append(IDEMPOTENCY_KEY.get())
+        bank.keys.append(acting_key())
         crashed.update(journal.dump())
 
     crash.__qualname__ = Bank.pay.__qualname__
@@ -248,7 +254,7 @@ async def test_a_cancelled_async_effect_is_unknown() -> None:
     keys: list[str | None] = []
 
     async def hang() -> None:
-        keys.append(IDEMPOTENCY_KEY.get())
+        keys.append(acting_key())
         await anyio.sleep_forever()
 
     for _ in range(2):
@@ -474,3 +480,33 @@ async def test_a_spoiled_journal_changes_nothing(bank: Bank, data: Any) -> None:
         journal.load(data)
     assert "s3cret" not in str(refused.value)
     assert journal.dump() == before
+
+
+async def test_an_effect_is_found_in_rounds_of_any_json(bank: Bank) -> None:
+    """Rounds that are lists, as those of delegates, are the same ones after a load; what looks alike is another."""
+    journal = Journal()
+    rounds: list[object] = [["c1", 1], ["c1", 2], 1, True, "1"]
+    places = [Origin("t", 1, "main/ask", (("main", 0), ("main/in", told))) for told in rounds]
+    for place in places:
+        await journal.once(Entry(place), "pay", bank.pay)
+    assert len(bank.calls) == 5
+    for place in places:
+        await journal.once(Entry(place), "pay", bank.pay)
+        await restarted(journal).once(Entry(place), "pay", bank.pay)
+    assert len(bank.calls) == 5
+
+
+@pytest.mark.parametrize("length", [1, 5000])
+async def test_arguments_are_kept_as_their_digest(bank: Bank, length: int) -> None:
+    """Of arguments, short or long, an entry has the digest alone, and others under the key are refused."""
+    journal = Journal()
+
+    async def write(text: str) -> int:
+        return len(text)
+
+    assert await journal.once(Entry(), "k", write, length * "a") == length
+    assert len(journal.entries[0].arguments) == len(journal.entries[0].idempotency_key) == 32
+    for known in (journal, restarted(journal)):
+        assert await known.once(Entry(), "k", write, length * "a") == length
+        with pytest.raises(JournalMismatchError):
+            await known.once(Entry(), "k", write, length * "b")
