@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from math import inf
 from typing import Any, Generic, TypeVar  # Any: the loop object of asyncio or trio
 from weakref import WeakKeyDictionary, ref
 
@@ -78,14 +79,17 @@ class Worker:
         """Return what a function has returned in the thread."""
         await checkpoint_if_cancelled()
         here = _loop.get(None) or _Loop()
-        gate = here.gate(self)
+        gate, piece = here.gate(self), Piece(work, here.token(), here.new_event())
+        del work
         await gate.acquire() if gate.locked() else gate.acquire_nowait()
         try:
-            piece = Piece(work, here.token(), here.new_event())
-            del work
-            with here.new_scope(shield=True):
-                self._hand_over(piece)
+            self._hand_over(piece)
+            await piece.done.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
                 await piece.done.wait()
+            if anyio.current_effective_deadline() > -inf:  # the task itself was cancelled, which is told once
+                raise
         finally:
             gate.release()
         return piece.found()
@@ -118,7 +122,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.token = ref[Any](current_token().native_token)  # weak: this is kept as long as the loop itself
-        self.new_event, self.new_scope = type(anyio.Event()), type(anyio.CancelScope())  # the loop's own classes
+        self.new_event = type(anyio.Event())  # the loop's own class
         self._gates = WeakKeyDictionary[Worker, anyio.Lock]()
         _loop.set(self)
 

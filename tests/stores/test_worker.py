@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
 import weakref
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from jianmu.stores import worker
@@ -101,3 +103,47 @@ async def test_what_waits_for_its_turn_can_be_cancelled() -> None:
         assert done == ["slow"]
         await store.do(lambda: done.append("next"))
     assert done == ["slow", "next"]
+
+
+async def test_what_was_begun_is_brought_to_its_caller() -> None:
+    """A call that is cancelled while it is done returns what came of it; the task is cancelled where it waits next."""
+    store, scope, got = Worker(), anyio.CancelScope(), list[str]()
+
+    token = anyio.lowlevel.current_token()
+
+    def work() -> str:
+        anyio.from_thread.run_sync(scope.cancel, token=token)
+        return "done"
+
+    with anyio.fail_after(10):
+        with scope:
+            got.append(await store.do(work))
+            await anyio.lowlevel.checkpoint()
+            got.append("more")
+        assert await store.do(lambda: 1) == 1
+    assert (got, scope.cancelled_caught) == (["done"], True)
+
+
+async def test_a_task_that_is_cancelled_by_its_loop_waits_too(anyio_backend_name: str) -> None:
+    """asyncio's own cancel, of which it tells a task once, is raised when what was begun is done."""
+    if anyio_backend_name != "asyncio":
+        pytest.skip("trio has scopes only")
+    store, is_on, is_over, done = Worker(), threading.Event(), threading.Event(), list[str]()
+
+    def slow() -> None:
+        is_on.set()
+        is_over.wait(10)
+        done.append("slow")
+
+    with anyio.fail_after(10):
+        task = asyncio.get_running_loop().create_task(store.do(slow))
+        while not is_on.is_set():
+            await anyio.lowlevel.checkpoint()
+        task.cancel()
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        assert not task.done()
+        is_over.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert done == ["slow"]
