@@ -9,6 +9,27 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 
+class Turn:
+    """Lets one task at a time into its block."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._is_free: anyio.Event | None = None  # made by who has to wait
+
+    async def __aenter__(self) -> None:
+        """Wait for the turn."""
+        while self._is_taken:
+            self._is_free = self._is_free or anyio.Event()
+            await self._is_free.wait()
+        self._is_taken = True
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let the next one in."""
+        self._is_taken, is_free, self._is_free = False, self._is_free, None
+        if is_free is not None:
+            is_free.set()
+
+
 class Attendance:
     """Two tasks in the group of a run's coroutines; a run that never waits has none.
 

@@ -174,8 +174,7 @@ class InteractionController:
 
     async def stop_hearing(self) -> None:
         """Keep what was said; from now on nobody does."""
-        await self.keep_said()
-        while not self._book.go_deaf():
+        while not (self._book.is_deaf or self._book.go_deaf()):
             await self.keep_said()
 
     async def approve(

@@ -69,6 +69,7 @@ class Entries(Generic[S]):
         self._session = session
         self._resources = resources
         self._defaults = defaults
+        self._limits = defaults.limits or Limits()
         self._stepper = Stepper(runner)
         self._context = runner.context
         self._stack: AsyncExitStack | None = None
@@ -138,7 +139,7 @@ class Entries(Generic[S]):
     def _set(self, call: Call) -> None:
         """Use what this call was given."""
         self._context.deps = self._defaults.deps if call.deps is None else call.deps
-        self._context.limits = call.limits or self._defaults.limits or Limits()
+        self._context.limits = call.limits or self._limits
 
     def _enter(self, reset: Callable[[], None], input: Values | None) -> None:
         """Reset and apply the input; when it is refused the state is put back, and nothing has happened."""

@@ -22,7 +22,7 @@ from py_trees.common import Status
 
 from jianmu.engine import outside
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.attendance import Attendance
+from jianmu.engine.attendance import Attendance, Turn
 from jianmu.engine.checkpoint import Checkpointer, Known, Lease, Row, Sought, Stored, Taken, Transaction
 from jianmu.engine.context import RunContext
 from jianmu.engine.decisions import Change, Decision, Deed, step
@@ -97,7 +97,7 @@ class Holding:
         self._done = 0
         self._has_to_last = False
         self._rows: list[tuple[Row, bool]] = []
-        self._lock = anyio.Lock(fast_acquire=True)
+        self._turn = Turn()
         save = self.flush if level == "async" else None
         self.attendance = Attendance(save, self._look_for_mail, max(0.01, min(poll, max_block / 4)))
 
@@ -122,14 +122,14 @@ class Holding:
         interaction, now, name = self._context.interaction, self._context.clock.utc(), this_process(self._token)
         is_known = self.is_current and thread_id == self._thread_id
         known = Known(self._number, self._seen, self._made_at) if is_known else None
-        first = interaction.foresee(answer, now) if is_known and answer is not None else outside.Foreseen()
+        first = interaction.foresee(answer, now) if known and answer is not None else outside.Foreseen()
         due, moves = now.timestamp(), first.moves
         taken = await self._call(
             self.store.take, thread_id, name, SECONDS, create=create, known=known, moves=moves, wake_at=due
         )
         self._lease, self.error = taken.lease, None
         interaction.hear()
-        self._lock = anyio.Lock(fast_acquire=True)
+        self._turn = Turn()
         self._keeper = Keeper(self.store, taken.lease, self._max_block, self._lose)
         if not taken.is_known:
             self._number = -1
@@ -151,8 +151,8 @@ class Holding:
         self._made_at = stored.thread.created_at if stored is not None else self._lease and self._lease.made_at
         self.was_kept = stored is not None
         self.is_due = stored is not None and stored.thread.wake_at is not None
-        self.inputs.take_over(() if stored is None else stored.rows)
-        asked = () if stored is None else stored.questions
+        rows, asked = ((), ()) if stored is None else (stored.rows, stored.questions)
+        self.inputs.take_over(rows)
         self.inputs.may_apply = bool(asked) and all(row.consumed is not None for row in asked)
 
     def forget(self) -> None:
@@ -195,7 +195,7 @@ class Holding:
         """
         self._asked = wanted = self._asked + 1
         self._has_to_last |= has_to_last
-        async with self._lock:
+        async with self._turn:
             if self.error is not None:
                 raise self.error
             if self._done < wanted:
@@ -207,7 +207,7 @@ class Holding:
         Returns:
             Whether it was done; False if there is mail that counts and that the run has not read.
         """
-        async with self._lock:
+        async with self._turn:
             if self.error is not None or self._lease is None:
                 return True
             self._has_to_last = True
@@ -226,15 +226,15 @@ class Holding:
         lease = self._lease
         if lease is None:
             raise StoreError("the thread is held by nobody here: nothing can be saved", thread_id=self._thread_id)
-        covered, number, has_to_last = self._asked, self._number + 1, self._has_to_last
-        self._has_to_last = False
+        covered, number, standing = self._asked, self._number + 1, self._standing()
+        lasts, self._has_to_last = self._has_to_last, False
         rows = [replace(row, came=number, went=number if is_done else None) for row, is_done in self._rows]
         try:
-            cut = self.recording.cut(number, self._standing(), what)
+            cut = self.recording.cut(number, standing, what)
             if cut is None and not (releases or rows):
                 self._done = covered
                 return True
-            ending = self._transaction(cut or NOTHING, lease, rows, has_to_last=has_to_last, releases=releases)
+            ending = self._transaction(cut or NOTHING, lease, rows, standing, has_to_last=lasts, releases=releases)
             is_done = await self._call(self.store.commit, ending)
             if not is_done and heeds_mail:  # what the cut has taken is saved all the same
                 await self._call(self.store.commit, replace(ending, releases=False))
@@ -250,8 +250,8 @@ class Holding:
             raise
         return is_done
 
-    def _transaction(self, cut: Cut, lease: Lease, rows: list[Row], **how: bool) -> Transaction:
-        standing, context, wake_at = self._standing(), self._context, self._wake_at()
+    def _transaction(self, cut: Cut, lease: Lease, rows: list[Row], standing: Standing, **how: bool) -> Transaction:
+        context, wake_at = self._context, self._wake_at()
         waiting = sorted({record.question.path for record in context.interaction.all_open()})
         told = {"run": context.run, "error": standing.error, "waiting": waiting, "passes": context.passes}
         record = text_of({**told, "usage": context.usage.told()})

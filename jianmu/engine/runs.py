@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -202,27 +201,32 @@ class Runs(Entries[S]):
     async def _conclude(self, end: End, is_outside: bool) -> bool:
         """Close what was opened for this call, save the thread, tell the end; whether it is the end."""
         is_suspended = self._runner.phase is Phase.SUSPENDED
-        standing = "suspended" if is_suspended else standing_of(end)
-        saved: list[bool] = []
+        standing, is_over = "suspended" if is_suspended else standing_of(end), True
+        try:  # none keeps the others from their turn
+            try:
+                if is_outside:
+                    await self._release(keeps_setup=is_suspended)
+            finally:
+                is_over = await self._save_end(end, standing)
+        finally:
+            if is_over or end.status in RESULTS:
+                self._tell_end(end)
+        return is_over
 
-        async def save() -> None:
-            if self._is_refused:
-                self._session.is_at_work = False
-                return
-            self._session.settle(standing, end.error or end.limit)
-            saved.append(await self._save_end(end))
+    async def _release(self, *, keeps_setup: bool) -> None:
+        """Close what nodes have opened."""
+        try:
+            await self._resources.close()
+        finally:
+            if not keeps_setup:
+                self._resources.shutdown()
 
-        async with AsyncExitStack() as stack:  # the last one is called first, and none keeps the others from their turn
-            stack.callback(lambda: self._tell_end(end) if saved != [False] or end.status in RESULTS else None)
-            stack.push_async_callback(save)
-            if is_outside and not is_suspended:
-                stack.callback(self._resources.shutdown)
-            if is_outside:
-                stack.push_async_callback(self._resources.close)
-        return saved != [False]
-
-    async def _save_end(self, end: End) -> bool:
+    async def _save_end(self, end: End, standing: str) -> bool:
         """Save how a call has left the thread; False: something has come, and the run goes on."""
+        if self._is_refused:
+            self._session.is_at_work = False
+            return True
+        self._session.settle(standing, end.error or end.limit)
         holding = self._session.holding
         if holding is None:
             return True
@@ -234,10 +238,9 @@ class Runs(Entries[S]):
             return False
         if end.is_suspended and self._context.interaction.has_said:
             return False
-        if await self._session.close("end", heeds_mail=is_ended or end.is_suspended):
-            return True
-        if end.is_suspended or holding.inputs.queued:
-            return False
+        is_done = await self._session.close("end", heeds_mail=is_ended or end.is_suspended)
+        if is_done or end.is_suspended or holding.inputs.queued:
+            return is_done
         return await self._session.close("end")
 
     def _tell_end(self, end: End) -> None:
