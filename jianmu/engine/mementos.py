@@ -223,12 +223,6 @@ def _begin_after(number: int) -> None:
         passes.NUMBERS = itertools.count(number + 1)
 
 
-def check_position(root: Behaviour, position: object) -> None:
-    """Refuse a position that does not fit a tree, as `load_position` does; nothing is changed."""
-    if position is not None:
-        refuse(Saved(position).unfit(root))
-
-
 def _apply(spot: Spot, node: Behaviour, keeps: Callable[[Behaviour], bool]) -> None:
     """Put a node to where it stood; if it starts over, so does all that is below."""
     is_running = spot.status is Status.RUNNING

@@ -39,7 +39,7 @@ SILENT = (AsyncNode.memento, InteractiveNode.memento)
 BRANCHES = (Composite, Decorator, *TIMED)
 """Nodes of which more counts than status and memento."""
 
-_status, _children = attrgetter("status"), attrgetter("children")
+_status, _children, _name = attrgetter("status"), attrgetter("children"), attrgetter("name")
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,12 @@ class Positions:
         self._root = root
         self._row: TreeRow | None = None
         self._told: dict[int, _Kept] = {}
+        self._nodes: list[Behaviour] = []
         self.stale()
 
     def stale(self) -> None:
         """Have the whole tree written anew."""
-        self._nodes: list[Behaviour] = []
+        self._is_stale = True
 
     def changes(self) -> Change:
         """Return what has changed since this was called last; the first time all there is.
@@ -127,7 +128,7 @@ class Positions:
             RunError: a memento is no JSON.
             Exception: whatever a memento raises; then nothing counts as told.
         """
-        if not self._nodes or self._is_edited():
+        if self._is_stale or self._is_edited():
             self._begin()
         statuses, marks, mementos = [*map(_status, self._nodes)], [*map(_mark, self._branches)], self._mementos()
         touched = {number for number, text in mementos.items() if self._told.get(number, _NEW).memento != text}
@@ -149,8 +150,16 @@ class Positions:
         return str(self._numbers[id(node)]), [Status.RUNNING.name[0], None, memento]
 
     def _begin(self) -> None:
-        """Lay the tree out anew, as if all its nodes were new."""
-        self._row, self._nodes = _laid_out(self._root)
+        """Have all nodes count as new; a tree that is another one, or has other names, is laid out anew."""
+        if not self._nodes or self._is_edited() or [*map(_name, self._nodes)] != self._names:
+            self._lay_out()
+        self._row, self._is_stale, self._told = self._tree, False, {}
+        self._statuses = [Status.INVALID] * len(self._nodes)
+        self._marks = [_UNMARKED] * len(self._branches)
+
+    def _lay_out(self) -> None:
+        self._tree, self._nodes = _laid_out(self._root)
+        self._names = [*map(_name, self._nodes)]
         self._numbers = {id(node): number for number, node in enumerate(self._nodes)}
         is_branch = [bool(node.children) or isinstance(node, BRANCHES) for node in self._nodes]
         self._branch_numbers = [number for number, found in enumerate(is_branch) if found]
@@ -158,9 +167,6 @@ class Positions:
         self._leaves = [node for node, found in zip(self._nodes, is_branch, strict=True) if not found]
         self._below = [[*node.children] for node in self._branches]
         self._keepers = [(number, node, _is_silent(node)) for number, node in enumerate(self._nodes) if keeps(node)]
-        self._statuses = [Status.INVALID] * len(self._nodes)
-        self._marks = [_UNMARKED] * len(self._branches)
-        self._told = {}
 
     def _is_edited(self) -> bool:
         """Whether a node has other children than when the tree was laid out."""

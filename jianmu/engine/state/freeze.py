@@ -139,19 +139,15 @@ def _model(value: BaseModel, hint: Hint, depth: int, *, is_frozen: bool = False)
     cls, held = type(value), value.__dict__
     if _kind(held) is FieldsDict or issubclass(cls, Guard):
         return value
-    names = cls.__pydantic_fields__
-    fields = {
-        name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth)
-        for name in names
-        if name in held
-    }
+    names = [name for name in cls.__pydantic_fields__ if name in held]
+    fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
     extra = None if value.__pydantic_extra__ is None else freeze(value.__pydantic_extra__, hint, depth)
     if is_frozen and not extra and all(map(operator.is_, fields.values(), map(held.__getitem__, fields))):
         return value
     private = getattr(value, "__pydantic_private__", None)
-    fields_set = value.__pydantic_fields_set__
     made_of = _guarded(cls) if cls.model_config.get("validate_assignment") else cls
-    return instance(made_of, FieldsDict(fields, hint, names), fields_set, extra, private and dict(private))
+    fields = FieldsDict(fields, hint, cls.__pydantic_fields__)
+    return instance(made_of, fields, value.__pydantic_fields_set__, extra, private and dict(private))
 
 
 Maker: TypeAlias = Callable[[Any, Hint, int], Value]

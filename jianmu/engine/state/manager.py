@@ -288,5 +288,5 @@ class StateManager(RuntimeSide[S]):
             return
         fields = self._scoped(_BELOW[scope])
         steps = [Step(name, field, Step.reset) for name, field in fields.items() if is_meant(name)]
-        if steps:
+        if [1 for step in steps if self._record.held(step.name) is not step.field.plain_default]:
             self._apply(steps, WRITER.get(), quiet=True)

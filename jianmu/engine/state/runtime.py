@@ -110,7 +110,7 @@ class RuntimeSide(Writes[S]):
 
     def _scoped(self, scopes: tuple[Scope | None, ...]) -> dict[str, StateField]:
         """Return the fields of some scopes, and their variants that are there, by full name."""
-        fields = {name: self.schema.field_of(name) for name in (*self.schema.fields, *self._record.extra)}
+        fields = {**self.schema.fields, **{name: self.schema.field_of(name) for name in self._record.extra}}
         return {name: field for name, field in fields.items() if field and field.policy.scope in scopes}
 
     def _held(self, namespace: str) -> dict[str, Value]:

@@ -144,11 +144,9 @@ class Schema:
 
     def field_of(self, name: str) -> StateField | None:
         """Return what holds for a stored value, by its full name; None if there can be no such value."""
-        field = self.fields.get(name)
-        if field is not None:
-            return field
-        variant = self.fields.get(name.partition(".")[2])
-        return variant if variant and variant.policy.scope and self.extra else self.extra
+        _, dot, key = name.partition(".")
+        field = self.fields.get(key if dot else name)
+        return field if field and (not dot or (field.policy.scope and self.extra)) else self.extra
 
     def target(self, key: str, namespace: str | None) -> tuple[str, StateField]:
         """Return the full name that a key means, and what holds for its value.
