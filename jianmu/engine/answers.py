@@ -126,12 +126,13 @@ def is_id(text: str) -> bool:
 
 def is_kept(text: str) -> bool:
     """Whether every store keeps a text in a column of its own: it has no NUL and no lone surrogates."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
 
 
 def json_copy(value: object) -> JsonValue:
     """Return a copy of a JSON value; refuses what `json_text` refuses."""
-    return json.loads(json_text(value))
+    text = json_text(value)
+    return cast("JsonValue", value) if value is None or type(value) in (str, bool) else json.loads(text)
 
 
 def door_of(answer: object) -> Door:

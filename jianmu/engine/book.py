@@ -218,8 +218,8 @@ def _taking(theirs: Record) -> Decision:
             return None
         consumed, unused = mine.consumed_at or theirs.consumed_at, mine.unused or theirs.unused
         is_all = (consumed, unused) == (theirs.consumed_at, theirs.unused)
-        after = theirs if is_all else theirs.model_copy(update={"consumed_at": consumed, "unused": unused})
-        return None if after == mine else after
+        after = theirs if is_all else theirs.changed(consumed_at=consumed, unused=unused)
+        return None if after.status == mine.status and after == mine else after
 
     return decide
 

@@ -69,7 +69,7 @@ def halt(where: str | Origin, now: datetime, reason: str) -> Decision:
             return None
         if record.status == "open":
             record = record.ended("withdrawn", ended_at=now, source="tree", why=reason)
-        return record.model_copy(update={"unused": True})
+        return record.changed(unused=True)
 
     return decide
 
@@ -94,7 +94,7 @@ def step(now: datetime) -> Decision:
 
 def _stepped(record: Record, at: datetime) -> Record:
     due = record.steps[record.taken]
-    record = record.model_copy(update={"taken": record.taken + 1})
+    record = record.changed(taken=record.taken + 1)
     if due.kind == "escalate":
         return record.with_question(assignee=due.to)
     answer = Answer(record.id, due.value) if due.kind == "default" else None
@@ -103,7 +103,7 @@ def _stepped(record: Record, at: datetime) -> Record:
 
 def consume(now: datetime) -> Decision:
     """Return the decision that its end was delivered to the node."""
-    return lambda record: None if record.consumed_at else record.model_copy(update={"consumed_at": now})
+    return lambda record: None if record.consumed_at else record.changed(consumed_at=now)
 
 
 def deed(before: Record, after: Record) -> Deed:

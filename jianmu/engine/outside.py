@@ -98,15 +98,14 @@ def admit(answer: Answer, now: datetime, door: Callable[[Record], Door] | None =
     """
 
     def decide(record: Record) -> Record | None:
-        if decisions.is_repeated(record, answer):
-            return None
-        decisions.refuse_if_ended(record, now)
+        after = decisions.accept(answer, now)(record)
+        if after is None or answer.action != "accept":
+            return after
         schema = record.question.response_schema
-        entrance = door_of_stored(schema) if door is None else door(record)
-        problem = entrance.check(answer.payload) if answer.action == "accept" else None
+        problem = (door_of_stored(schema) if door is None else door(record)).check(answer.payload)
         if problem is not None:
             raise InvalidAnswerError(record.id, problem, wants(schema))
-        return decisions.accept(answer, now)(record)
+        return after
 
     return decide
 

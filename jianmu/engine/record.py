@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from jianmu.engine.answers import json_text
 from jianmu.engine.questions import ENDS, Answer, Origin, QuestionStatus, Step, Suspension
+from jianmu.engine.state.freeze import instance
 from jianmu.engine.tree import name_in
 from jianmu.errors import CorruptRecordError, JianmuError
 
@@ -96,7 +97,7 @@ class Record(BaseModel):
 
     def with_question(self, **changes: Any) -> Record:
         """Return the record with something changed in what is shown."""
-        return self.model_copy(update={"question": self.question.model_copy(update=changes)})
+        return self.changed(question=_changed(self.question, changes))
 
     def renamed(self, rename: Callable[[str], str]) -> Record:
         """Return the record at the place that its node has today; a key that was the node's name still is."""
@@ -105,14 +106,23 @@ class Record(BaseModel):
             return self
         if origin.path != self.origin.path and key == name_in(self.origin.path):
             key = name_in(origin.path)
-        return self.model_copy(update={"origin": origin}).with_question(path=origin.path, key=key)
+        return self.changed(origin=origin).with_question(path=origin.path, key=key)
 
     def ended(self, status: QuestionStatus, **changes: Any) -> Record:
         """Return the record with its question at an end of the table."""
         if status not in ENDS[self.status]:
             raise ValueError(f"a question goes from open to {status}, not from {self.status}")
-        question = self.question.model_copy(update={"status": status})
-        return self.model_copy(update={"question": question, **changes})
+        return self.changed(question=_changed(self.question, {"status": status}), **changes)
+
+    def changed(self, **changes: Any) -> Record:
+        """Return the record with something changed in it."""
+        return _changed(self, changes)
+
+
+def _changed(model: Row, changes: dict[str, Any]) -> Row:
+    """Return a frozen model with some of its values changed, as `model_copy` would, in half the time."""
+    fields_set = model.__pydantic_fields_set__ | changes.keys()
+    return cast("Row", instance(type(model), {**model.__dict__, **changes}, fields_set, None, None))
 
 
 def ends_at(asked_at: datetime, steps: Sequence[Step]) -> datetime | None:
