@@ -194,11 +194,21 @@ class ReactiveRunner(Generic[S]):
                 return End(self.root.status)
             has_turned = self.log is not None and await self.log.after_pass()
             if self.tasks.is_asked:
-                await self.host.ready()
-            self.tasks.carry_out()
+                if self.tasks.group is None:
+                    await self.host.ready()
+                self.tasks.carry_out()
+                await checkpoint()  # a coroutine that takes one turn has ended after it, and has nobody to wake
+                if self._is_due_now():
+                    continue
             end = await self._rest(until_suspend, has_turned=has_turned)
             if end is not None:
                 return end
+
+    def _is_due_now(self, counts: bool = True) -> bool:
+        """Whether the next pass can begin at once, now that other tasks had their turn; their time is counted."""
+        self._count_time(counts)
+        self.tasks.raise_fatal()
+        return self.pace.is_woken and not (self._stop or self._humans or self.options.min_interval)
 
     async def _rest(self, until_suspend: bool, *, has_turned: bool) -> End | None:
         """Wait until the next pass is due, or until the run ends; at least one scheduling point."""
@@ -209,7 +219,8 @@ class ReactiveRunner(Generic[S]):
             if self._humans is not None and not until_suspend:
                 await self.host.ready()
                 self._humans.look(self.context.interaction.pending, self.tasks.group)
-            end = self._stopped() or (None if self.pace.is_woken else self._quiet_end(until_suspend))
+            self.tasks.raise_fatal()
+            end = None if self.pace.is_woken or self._stop is not None else self._quiet_end(until_suspend)
             end = end or self._cut_short()
             if end is not None:
                 return end
@@ -220,32 +231,22 @@ class ReactiveRunner(Generic[S]):
             has_waited = True
             counts = not self._is_only_asking()
             await clock.wait(self.wake.armed(), self._until(due) if counts else due)
-            self._count_time(counts)
-            if self.pace.is_woken and self._stop is None and not self.options.min_interval:
+            if self._is_due_now(counts):
                 return None
             if due is not None and not self.pace.is_woken and clock.now() >= due:
-                await self._give_turns()
-
-    async def _give_turns(self) -> None:
-        """Let every task that is ready at this moment have its turn before a deadline counts."""
-        for _ in range(TURNS):
-            await checkpoint()
+                for _ in range(TURNS):  # every task that is ready at this moment, before a deadline counts
+                    await checkpoint()
 
     @property
     def is_halted(self) -> bool:
         """Whether a halt was asked for in the call that is on."""
         return self._stop is not None
 
-    def _stopped(self) -> End | None:
-        """Return the end of a run that was halted."""
-        self.tasks.raise_fatal()
-        return self._stop
-
     def _cut_short(self) -> End | None:
         """Return the end of a run that was halted, or that wants to go on and has used up a limit."""
         self._count_time()
         limit = exceeded(self.context.limits, self.context.usage)
-        return self._stopped() or (None if limit is None else End(Status.INVALID, limit=limit))
+        return self._stop or (None if limit is None else End(Status.INVALID, limit=limit))
 
     def _count_time(self, counts: bool = True) -> None:
         """Add the time that has passed to the run's usage, unless it only waited for people."""
