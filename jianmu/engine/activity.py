@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from itertools import takewhile
-from typing import Any
+from typing import Any  # Any: what a coroutine returns, before it was looked at
 
 import anyio
 from anyio import TaskHandle
@@ -134,11 +134,11 @@ class Activity:
         for kept in (self.tasks.wanted, self.tasks.waiting, self.tasks.failed):
             kept.pop(self, None)
 
-    def settle(self, live: Live, status: object, error: BaseException | None) -> None:
+    def settle(self, live: Live, status: Any, error: BaseException | None) -> None:
         """Take the outcome of an entry."""
         if live.is_halted:
             if live.is_parked and error is None and status in RESULTS:
-                self.tasks.late_result(self.node, Status(status))
+                self.tasks.late_result(self.node, status)
             if error is not None and not is_suspension(error):
                 self.tasks.report(self.node, error)
             return
@@ -153,13 +153,13 @@ class Activity:
             self.tasks.failed[self] = None
         self.tasks.signal()
 
-    def _take(self, live: Live, status: object) -> None:
+    def _take(self, live: Live, status: Any) -> None:
         """Take a status, if it is one and the coroutine did not swallow its suspension."""
         if live.has_asked:
             text = f"node '{self.path}' caught its suspension: write `except Exception`, which lets it through"
             self.error = SwallowedSuspensionError(text, path=self.path)
         elif status in RESULTS:
-            self.result = Status(status)
+            self.result = status
         else:
             text = f"node '{self.path}' returned {status!r} from update_async(): return Status.SUCCESS or FAILURE"
             self.error = InvalidStatusError(text, path=self.path)

@@ -134,13 +134,15 @@ def _from(children: list[Behaviour], index: int) -> Iterator[Behaviour]:
 
 def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Status | None) -> Found:
     """Tick leaves of the rest, until a child is none, or has another status than `passing` (None: any will do)."""
-    is_quick = run.trace is None and _looks_plain(node)
+    is_quick: bool | None = None
     child = next(rest, None)
     while child is not None:
         kind = KINDS.get(type(child)) or run.kind_of(type(child))
         if kind.inline is None:
             return child, None
         run.polled = run.polled or kind.polled
+        if is_quick is None and kind.is_plain:
+            is_quick = run.trace is None and _looks_plain(node)
         if is_quick and kind.is_plain:
             child, stopper = _sweep_plain(run, node, child, rest, passing)
             if stopper is not None:

@@ -27,17 +27,19 @@ CONSTANTS: dict[object, tuple[str, Status]] = {
 
 def is_patched(node: Behaviour) -> bool:
     """Whether a `tick` was assigned to this very node."""
-    return getattr(node.tick, "__func__", None) is not type(node).tick
+    return "tick" in node.__dict__ and getattr(node.tick, "__func__", None) is not type(node).tick
 
 
-def leaf(work: Callable[[Pass, Behaviour], Status]) -> Inline:
+def leaf(work: Callable[[Any, Pass], Status]) -> Inline:
     """Return what ticks leaves by `work`, which calls their callbacks and sets their status."""
 
     def ticked(run: Pass, node: Behaviour) -> Status | None:
-        if is_patched(node):
+        if "tick" in node.__dict__ and is_patched(node):
             return opaque(run, node)
         try:
-            status = work(run, node)
+            if run.owner is not None and getattr(node, "bound_to", None) is not run.owner:
+                run.meet(node)
+            status = work(node, run)
         except BaseException as error:
             run.blame(error, node)
             raise
@@ -48,7 +50,7 @@ def leaf(work: Callable[[Pass, Behaviour], Status]) -> Inline:
     return ticked
 
 
-def _as_py_trees(run: Pass, node: Behaviour) -> Status:
+def _as_py_trees(node: Behaviour, run: Pass) -> Status:
     if node.status is not RUNNING:
         run.enter(node)
     return run.finish(node, node.update())
@@ -80,18 +82,12 @@ def _constant(message: str, status: Status) -> Inline:
     return ticked
 
 
-def _timer(run: Pass, node: Behaviour) -> Status:
+def _timer(node: Behaviour, run: Pass) -> Status:
     """Tick a timer, and note it while it is RUNNING."""
-    status = _as_py_trees(run, node)
+    status = _as_py_trees(node, run)
     if status is RUNNING:
         run.timed.append(node)
     return status
-
-
-def _direct(run: Pass, node: Any) -> Status:
-    """Tick a leaf that does so itself: callbacks and status, but the visitor."""
-    run.meet(node)
-    return node.tick_direct(run)
 
 
 def opaque(run: Pass, node: Behaviour) -> Status | None:
@@ -160,13 +156,13 @@ class _Watch:
         return self._trace
 
 
-_tick_leaf, _tick_timer, _tick_direct = map(leaf, (_as_py_trees, _timer, _direct))
+_tick_leaf, _tick_timer = leaf(_as_py_trees), leaf(_timer)
 
 
-def leaf_of(cls: type[Behaviour], *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
-    """Return how leaves of a class are ticked; `is_direct`: by themselves."""
+def leaf_of(cls: Any, *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
+    """Return how leaves of a class are ticked; `is_direct`: by themselves, but for the visitor."""
     if is_direct:
-        return Kind(_tick_direct, polled=is_polled)
+        return Kind(leaf(cls.tick_direct), polled=is_polled)
     if cls.update in CONSTANTS:
         return Kind(_constant(*CONSTANTS[cls.update]), polled=is_polled)
     if cls.update is Timer.update:

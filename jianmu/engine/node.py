@@ -147,7 +147,7 @@ class AsyncNode(NodeMixin, Behaviour):
 
     def update(self) -> Status:
         """Return the coroutine's result, or RUNNING."""
-        activity = self.context.activity
+        activity = (self._context or self.context).activity
         return Status.RUNNING if activity is None else activity.poll()
 
     def tick_direct(self, run: Pass) -> Status:
@@ -162,9 +162,12 @@ class AsyncNode(NodeMixin, Behaviour):
                 return self._hold(activity)
             run.enter(self)
             self._begin(context, activity, run.number)
-        status = run.finish(self, self.update())
-        if status is not Status.RUNNING:
-            activity.finished = run.number
+        status = self.update()
+        if status is Status.RUNNING:
+            self.status = status
+            return status
+        status = run.finish(self, status)
+        activity.finished = run.number
         return status
 
     def tick(self) -> Iterator[Behaviour]:

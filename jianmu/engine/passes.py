@@ -164,7 +164,10 @@ class Pass:
         """Do what py_trees' `stop` does with SUCCESS or FAILURE; the status is set by the caller."""
         how = stopping(type(node))
         if how == "custom":
-            stop_itself(node, status, self.trace)
+            if self.trace is None:
+                node.stop(status)
+            else:
+                stop_itself(node, status, self.trace)
             return
         if how == "parallel":
             self.halt_running(node.children)

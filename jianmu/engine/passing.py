@@ -44,12 +44,6 @@ class Passing:
         """Whether a node has a deadline."""
         return bool(self._deadlines()) or self._pace.timer_at is not None
 
-    @property
-    def _is_watched(self) -> bool:
-        """Whether the tree has visitors or handlers."""
-        tree = self._tree
-        return bool(tree.visitors or tree.pre_tick_handlers or tree.post_tick_handlers)
-
     def one(self) -> None:
         """Make one pass.
 
@@ -90,13 +84,13 @@ class Passing:
 
     def _tick(self) -> None:
         """Tick, then look after what the pass has left behind."""
-        self.is_on = True
+        self.is_on, tree = True, self._tree
         try:
-            if self._is_watched:
-                self._tree.tick()
+            if tree.visitors or tree.pre_tick_handlers or tree.post_tick_handlers:
+                tree.tick()
             else:
-                self._context.ticker.tick(self._tree.root)
-                self._tree.count += 1
+                self._context.ticker.tick(tree.root)
+                tree.count += 1
         finally:
             self.is_on = False
         if self._binder.is_unruly:

@@ -74,7 +74,10 @@ class Ticker(Pass):
         child: Behaviour | None = root
         try:
             while child is not None:
-                child = self._tick_below(child)
+                try:
+                    child = self._up(self._down(child))
+                except BaseException as error:  # noqa: BLE001  # raised if none of the branches above takes it
+                    child = self._throw(error)
         finally:
             CURRENT.reset(token)
         return root.status
@@ -83,13 +86,6 @@ class Ticker(Pass):
         """Return how nodes of a class are ticked, and remember it."""
         KINDS[cls] = kind = kind_of(cls)
         return kind
-
-    def _tick_below(self, child: Behaviour) -> Behaviour | None:
-        """Tick a node, and go on above it; return the next node that is to be ticked."""
-        try:
-            return self._up(self._down(child))
-        except BaseException as error:  # noqa: BLE001  # thrown into the branches above, and raised if none takes it
-            return self._throw(error)
 
     def _down(self, child: Behaviour) -> Behaviour:
         """Begin to tick a node and what it asks for; return the first one that is done."""

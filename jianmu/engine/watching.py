@@ -5,13 +5,14 @@ from __future__ import annotations
 from py_trees.behaviour import Behaviour
 
 from jianmu.engine.context import NodeContext
-from jianmu.engine.tree import ancestors
 
 
 def mark_loops(node: Behaviour, number: int) -> None:
     """Tell the nodes above that a coroutine was started below them in this pass."""
-    for above in ancestors(node):
+    above = node.parent
+    while above is not None:
         above.async_started = number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
+        above = above.parent
 
 
 def changed_since(context: NodeContext, reads: tuple[str, ...], version: int) -> bool:
