@@ -309,7 +309,8 @@ class Journal:
 
 def _entry(values: Mapping[str, Any], **changes: Any) -> Entry:
     """Return an entry of values that need no look."""
-    return cast("Entry", instance(Entry, {**values, **changes}, (), None, None))
+    made: Any = instance(Entry, {**values, **changes}, (), None, None)
+    return made
 
 
 def read_entries(data: object, rename: Callable[[str], str] = str) -> list[Entry]:

@@ -159,6 +159,7 @@ class Option:
     def __init__(self, node: Any, name: str, given: Any, shape: Shape, *, is_function: bool = False) -> None:
         self._node, self._given, self._shape, self._call = node, given, shape, call_of(node, name)
         self.is_function = callable(given)
+        self._is_fixed = isinstance(given, str | int | float | None)
         if is_function or callable(given):
             plain(node, name, given)
         elif not shape[0](given):
@@ -166,6 +167,8 @@ class Option:
 
     def __call__(self) -> Any:
         """Return the value as it is now."""
+        if self._is_fixed:
+            return self._given
         value = self._given(self._node.read_state()) if callable(self._given) else self._given
         return checked(self._node, self._call, self._shape, value)
 

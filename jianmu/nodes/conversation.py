@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast  # Any: the value of a field, of the user's schema
+from typing import Any  # Any: the value of a field, of the user's schema
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.state import StateManager
@@ -28,7 +28,8 @@ def require(manager: StateManager[Any], path: str) -> None:
 
 def messages_of(context: NodeContext) -> Sequence[Message]:
     """Return the conversation as it is now."""
-    return cast("Sequence[Message] | None", context.manager.read(FIELD)) or ()
+    messages: Sequence[Message] | None = context.manager.read(FIELD)
+    return messages or ()
 
 
 def append(context: NodeContext, new: Sequence[Message], more: Mapping[str, Any] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias  # Any: snapshots, functions and output types are the users'
 
 from py_trees.behaviour import Behaviour
@@ -21,7 +21,7 @@ from jianmu.nodes.base import call_of
 from jianmu.nodes.beside import beside
 from jianmu.nodes.pairing import KnownIds, with_own_ids, without_half
 from jianmu.nodes.replies import ModelNode, Prompt
-from jianmu.nodes.skill import told_of_skills, with_skills
+from jianmu.nodes.skill import Skill, skills_for, told_of_skills, with_skills
 from jianmu.nodes.streaming import Shown
 from jianmu.tool.base import Tool
 from jianmu.tool.toolbox import Toolbox
@@ -90,6 +90,7 @@ class AgentLLMNode(ModelNode):
         self._places: dict[str, str | None] = {}
         self._folded = set[str]()
         self._answers: list[str] = []
+        self._skills: Sequence[Skill] = ()
         self._known = KnownIds()
 
     async def open(self) -> None:
@@ -123,8 +124,9 @@ class AgentLLMNode(ModelNode):
     async def _work(self) -> Status:
         """Ask, and write the reply."""
         self._reset()
-        shown = self._shown()
-        specs = [ToolSpec(one.name, one.description, one.parameters) for one in with_skills(self, self._tools).tools]
+        shown, self._skills = self._shown(), skills_for(self)
+        tools = with_skills(self, self._tools, self._skills).tools
+        specs = [ToolSpec(one.name, one.description, one.parameters) for one in tools]
         request = self._request(conversation.messages_of(self.context), tools=specs)
         reply, value = await self._fitting(request, shown)
         self._write(reply, value, shown)
@@ -139,7 +141,7 @@ class AgentLLMNode(ModelNode):
             WRITER.reset(token)
 
     def _prompt(self) -> str:
-        return told_of_skills(self, super()._prompt())
+        return told_of_skills(self._skills, super()._prompt())
 
     def _shown(self) -> Shown:
         if "streaming_output" not in self._places:

@@ -134,9 +134,9 @@ def skills_for(node: Behaviour) -> list[Skill]:
     return found
 
 
-def with_skills(node: Behaviour, tools: Toolbox) -> Toolbox:
+def with_skills(node: Behaviour, tools: Toolbox, skills: Sequence[Skill] | None = None) -> Toolbox:
     """Return a node's tools and those of its skills: the same box as long as these are the same."""
-    skills = skills_for(node)
+    skills = skills_for(node) if skills is None else skills
     if not skills:
         return tools
     known: _Known | None = vars(node).get(_KNOWN)
@@ -154,9 +154,8 @@ class _Known(NamedTuple):
     box: Toolbox
 
 
-def told_of_skills(node: Behaviour, prompt: str) -> str:
-    """Return a system prompt that tells of the skills of a node."""
-    skills = skills_for(node)
+def told_of_skills(skills: Sequence[Skill], prompt: str) -> str:
+    """Return a system prompt that tells of skills."""
     lines = [PROMPT, *(f"- {one.title}: {' '.join(one.description.split())}" for one in skills)] if skills else []
     return "\n\n".join(part for part in (prompt, "\n".join(lines)) if part) if lines else prompt
 
