@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_threads_are_listed_with_their_titles(call: Call, store: Path) -> None:
     assert head.split() == ["thread", "title", "status", "due", "changed", "stands"]
     assert first.split() == ["a", "Taxes", "2026", "finished", "just", "now"]
     assert second.split()[:2] == ["b", "suspended"]
-    with sqlite3.connect(store) as file:
+    with closing(sqlite3.connect(store)) as file, file:
         file.execute("UPDATE log SET body = '{\"title\"' WHERE thread = (SELECT pk FROM threads WHERE thread_id = 'a')")
         file.execute("UPDATE rows SET body = '{\"title\"' WHERE kind = 'base'")
     assert call("threads")[1].splitlines()[1].split() == ["a", "finished", "just", "now"]
