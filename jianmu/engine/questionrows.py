@@ -14,7 +14,7 @@ from jianmu.engine.record import Record
 from jianmu.errors import CorruptRecordError
 
 COLUMNS = ("id", "thread_id", "status", "assignee", "expires_at", "reason")
-ENDED = ("answer", "ended_at", "source", "why")
+_UNSAID = {"id": ..., "payload": None, "action": "accept", "by": None, "key": None, "metadata": None}
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `json.dumps` would make one each time
 
 
@@ -79,7 +79,10 @@ def ended_of(record: Record) -> str | None:
     """Return how a question ended, as the text of its row."""
     if record.status == "open":
         return None
-    return text_of(record.model_dump(mode="json", exclude_defaults=True, include=set(ENDED)))
+    answer, at = record.answer and vars(record.answer), record.ended_at
+    said = answer and {name: answer[name] for name, unsaid in _UNSAID.items() if answer[name] != unsaid}
+    told = {"answer": said, "ended_at": at and at.isoformat().replace("+00:00", "Z"), "source": record.source}
+    return text_of({name: value for name, value in {**told, "why": record.why}.items() if value is not None})
 
 
 def move_of(before: Record, after: Record, *, now: datetime | None, by: str | None = None) -> Move:

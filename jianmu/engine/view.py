@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -13,16 +13,16 @@ from jianmu.engine.record import Record
 from jianmu.engine.state.freeze import freeze
 from jianmu.engine.state.readonly import NO_HINT
 
-KEYS = ("suspensions", "resume_payloads", "runtime_metadata")
+NAMES = ("interaction.suspensions", "interaction.resume_payloads", "interaction.runtime_metadata")
 
 
 class RuntimeState(Protocol):
     """What questions need of the state: the runtime's own namespaces."""
 
     def runtime_show(
-        self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, JsonValue]], /
+        self, namespace: str, names: tuple[str, ...], show: Callable[[], Mapping[str, JsonValue]], /
     ) -> object:
-        """Have keys of a namespace of the runtime made when they are read, and tell that they have changed."""
+        """Have a namespace of the runtime made when it is read, and tell that these full names have changed."""
         ...
 
 
@@ -49,7 +49,7 @@ class View:
         """Tell that the questions have changed."""
         was_empty, self._is_empty = self._is_empty, self._book.is_quiet
         if self._state is not None and not (was_empty and self._is_empty):
-            self._state.runtime_show("interaction", KEYS, self._contents)
+            self._state.runtime_show("interaction", NAMES, self._contents)
 
     def _contents(self) -> JsonObject:
         live = [record for record in self._book.live() if record.id not in self._hidden]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,9 +33,9 @@ class Shown:
         """What is shown."""
         return self._show()
 
-    def runtime_show(self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, Any]], /) -> None:
+    def runtime_show(self, namespace: str, names: tuple[str, ...], show: Callable[[], Mapping[str, Any]], /) -> None:
         """Show the keys from now on."""
-        assert (namespace, {*keys}) == ("interaction", {*show()})
+        assert {*names} == {f"{namespace}.{key}" for key in show()}
         self._show = show
 
 

@@ -12,6 +12,7 @@ import pytest
 from jianmu import errors
 from jianmu.engine.decisions import Decision
 from jianmu.engine.interaction import Answer, Approval, InteractionController, Record, Request, Suspension, fail
+from jianmu.engine.questionrows import ended_of, text_of
 from tests.engine.asking import HandClock, Shown, at, loaded, origin
 
 pytestmark = pytest.mark.anyio
@@ -329,8 +330,8 @@ async def test_a_listener_may_answer(clock: HandClock) -> None:
     assert shown.keys["resume_payloads"] == {id: "x"}
 
     class Eager(Shown):
-        def runtime_show(self, namespace, keys, show, /):
-            super().runtime_show(namespace, keys, show)
+        def runtime_show(self, namespace, names, show, /):
+            super().runtime_show(namespace, names, show)
             if show()["suspensions"]:
                 other.answer_nowait(Answer(None, "y"))
 
@@ -364,6 +365,20 @@ class Kept:
     def note(self, deed: str, record: Record) -> None:
         """Note what the run has done."""
         self.order.append(f"note {deed} {record.question.key}")
+
+
+async def test_an_end_is_stored_as_its_model_has_it(desk: InteractionController) -> None:
+    """How a question ended is kept as the part of its record that differs from the defaults, in the same order."""
+    answers = [Answer(None, value) for value in [*VALUES, "accept"]]
+    answers += [Answer(None, "no", action="decline", by="ann", key="k", metadata={"a": [1]}), Answer("it", {}, by="bo")]
+    for answer in answers:
+        record = desk.ask(origin(), Request("?", answer={}))
+        ended = record.ended("answered", answer=answer, ended_at=at(1.25), source="person")
+        withdrawn = record.ended("withdrawn", ended_at=at(2), source="tree", why="halted")
+        for each in (ended, withdrawn):
+            kept = each.model_dump(mode="json", exclude_defaults=True, include={"answer", "ended_at", "source", "why"})
+            assert ended_of(each) == text_of(kept)
+    assert ended_of(record) is None
 
 
 async def test_the_state_shows_no_question_that_is_not_saved(clock: HandClock) -> None:

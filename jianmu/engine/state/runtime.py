@@ -91,9 +91,8 @@ class RuntimeSide(Writes[S]):
             self._note(_full(namespace, frozen), _full(namespace, changed), WRITER.get())
         self._listeners.tell()
 
-    def runtime_show(self, namespace: str, keys: Iterable[str], show: Callable[[], Mapping[str, Value]]) -> None:
-        """Have keys of one of the runtime's own namespaces made anew when they are read: a commit as above."""
-        names = _full(namespace, keys)
+    def runtime_show(self, namespace: str, names: tuple[str, ...], show: Callable[[], Mapping[str, Value]]) -> None:
+        """Have one of the runtime's own namespaces made anew when it is read: a commit of these full names."""
         with self._lock:
             self._shown[namespace] = show
             self._note(names, names, WRITER.get())
