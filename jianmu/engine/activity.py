@@ -34,23 +34,19 @@ RESULTS = (Status.SUCCESS, Status.FAILURE)
 class Live:
     """One entry of a coroutine, from its start to the end of its cleanup."""
 
-    __slots__ = ("activity", "cleanup", "handle", "has_asked", "has_entered", "hook", "is_halted", "is_overdue",
-                 "is_parked", "journal", "line", "origin", "watch", "wrote")  # fmt: skip
+    handle: TaskHandle[None] | None = None
+    watch: anyio.CancelScope | None = None
+    cleanup: anyio.CancelScope | None = None
+    hook: Callable[[], Awaitable[None]] | None = None
+    line: tuple[Behaviour, ...] = ()
+    is_halted = is_parked = is_overdue = False
+    has_entered = has_asked = False
+    wrote: str | None = None
+    origin: Origin | None = None
 
     def __init__(self, activity: Activity) -> None:
         self.activity = activity
-        self.handle: TaskHandle[None] | None = None
-        self.watch: anyio.CancelScope | None = None
-        self.cleanup: anyio.CancelScope | None = None
-        self.hook: Callable[[], Awaitable[None]] | None = None
-        self.line: tuple[Behaviour, ...] = ()
-        self.is_halted = self.is_parked = False
-        self.is_overdue = False
-        self.has_entered = False
-        self.has_asked = False
-        self.wrote: str | None = None
         self.journal: set[str] = set()
-        self.origin: Origin | None = None
 
 
 class Activity:

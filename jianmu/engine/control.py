@@ -73,7 +73,7 @@ class Control:
 def control(run: Pass, node: Any, done: Behaviour | None) -> Behaviour | None:
     """Go on with the tick of a branch by its `steps()`."""
     if done is None:
-        if node.is_held():
+        if node.status is not RUNNING and node.is_held():
             return None
         run.places[-1] = _begin(run, node)
     return go_on(run, node, run.places[-1])
@@ -91,7 +91,7 @@ def go_on(run: Pass, node: Behaviour, steps: Steps, error: BaseException | None 
         return next(steps) if error is None else steps.throw(error)
     except StopIteration as end:
         status = end.value
-    if isinstance(node, Composite) and status is not RUNNING:
+    if status is not RUNNING and isinstance(node, Composite):
         run.halt_running(node.children)
     run.finish(node, status)
     return None

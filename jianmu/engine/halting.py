@@ -25,7 +25,7 @@ Stopping = Literal["leaf", "composite", "parallel", "decorator", "custom"]
 
 INVALID, RUNNING = Status.INVALID, Status.RUNNING
 
-_STOPS: dict[object, Stopping] = {
+STOPS: dict[object, Stopping] = {
     Behaviour.stop: "leaf",
     Composite.stop: "composite",
     Sequence.stop: "composite",
@@ -37,7 +37,7 @@ _STOPS: dict[object, Stopping] = {
 
 def stopping(cls: type[Behaviour]) -> Stopping:
     """Return how nodes of a class stop: as one of py_trees' own does, or in their own way."""
-    return _STOPS.get(cls.stop, "custom")
+    return STOPS.get(cls.stop, "custom")
 
 
 def halt(node: Behaviour, report: Report | None = None, trace: Trace | None = None) -> None:

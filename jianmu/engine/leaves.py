@@ -37,7 +37,7 @@ def leaf(work: Callable[[Any, Pass], Status]) -> Inline:
         if "tick" in node.__dict__ and is_patched(node):
             return opaque(run, node)
         try:
-            if run.owner is not None and getattr(node, "bound_to", None) is not run.owner:
+            if getattr(node, "bound_to", None) is not run.owner:
                 run.meet(node)
             status = work(node, run)
         except BaseException as error:

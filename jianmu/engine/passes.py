@@ -17,7 +17,7 @@ from py_trees.common import Status
 from py_trees.composites import Parallel, Selector, Sequence
 from py_trees.decorators import Decorator, ForEach, Repeat, Retry
 
-from jianmu.engine.halting import Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself, stopping
+from jianmu.engine.halting import STOPS, Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself
 from jianmu.engine.tree import ancestors, path_of
 from jianmu.errors import InvalidStatusError
 
@@ -128,7 +128,8 @@ class Pass:
 
     def begin(self, node: Behaviour) -> None:
         """Note that a node is entered, without `initialise`."""
-        self.meet(node)
+        if getattr(node, "bound_to", None) is not self.owner:
+            self.meet(node)
         node.activation = self.number  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
         if self.trace is not None:
             self.trace("started", node)
@@ -162,18 +163,15 @@ class Pass:
 
     def _stop(self, node: Behaviour, status: Status) -> None:
         """Do what py_trees' `stop` does with SUCCESS or FAILURE; the status is set by the caller."""
-        how = stopping(type(node))
-        if how == "custom":
-            if self.trace is None:
-                node.stop(status)
-            else:
-                stop_itself(node, status, self.trace)
+        how = STOPS.get(type(node).stop)
+        if how is None:
+            stop_itself(node, status, self.trace)
             return
         if how == "parallel":
             self.halt_running(node.children)
         node.terminate(status)
-        if how == "decorator":
-            self.halt_running([cast("Decorator", node).decorated])
+        if how == "decorator" and (child := cast("Decorator", node).decorated).status is RUNNING:
+            self.halt(child)
 
     def halt(self, node: Behaviour) -> None:
         """Stop a subtree with INVALID."""
@@ -215,7 +213,7 @@ def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
 
 def looks_again(node: Behaviour) -> bool:
     """Whether a composite ticks its finished children again while it is RUNNING."""
-    if isinstance(node, Sequence | Selector):
+    if isinstance(node, (Sequence, Selector)):
         return not node.memory
     return isinstance(node, Parallel) and not node.policy.synchronise
 
@@ -227,7 +225,9 @@ def holds(node: Behaviour, since: int) -> bool:
         node: the node that has finished.
         since: the number of a pass; the result stands if that composite was active already then.
     """
-    above = next((each for each in ancestors(node) if each.status is RUNNING), None)
+    above = node.parent
+    while above is not None and above.status is not RUNNING:
+        above = above.parent
     return above is not None and looks_again(above) and since >= getattr(above, "activation", -1)
 
 

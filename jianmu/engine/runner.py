@@ -193,14 +193,15 @@ class ReactiveRunner(Generic[S]):
             if self.root.status is not Status.RUNNING:
                 return End(self.root.status)
             has_turned = self.log is not None and await self.log.after_pass()
-            if self.tasks.is_asked:
+            if is_asked := self.tasks.is_asked:
                 if self.tasks.group is None:
                     await self.host.ready()
                 self.tasks.carry_out()
-                await checkpoint()  # a coroutine that takes one turn has ended after it, and has nobody to wake
+            if is_asked or self.pace.is_woken:  # a coroutine that takes one turn has ended after it: nobody is woken
+                await (checkpoint_if_cancelled if has_turned and not is_asked else checkpoint)()
                 if self._is_due_now():
                     continue
-            end = await self._rest(until_suspend, has_turned=has_turned)
+            end = await self._rest(until_suspend)
             if end is not None:
                 return end
 
@@ -210,10 +211,9 @@ class ReactiveRunner(Generic[S]):
         self.tasks.raise_fatal()
         return self.pace.is_woken and not (self._stop or self._humans or self.options.min_interval)
 
-    async def _rest(self, until_suspend: bool, *, has_turned: bool) -> End | None:
+    async def _rest(self, until_suspend: bool) -> End | None:
         """Wait until the next pass is due, or until the run ends; at least one scheduling point."""
-        clock = self.context.clock
-        has_waited = False
+        clock, has_waited = self.context.clock, False
         while True:
             self.wake.take()
             if self._humans is not None and not until_suspend:
@@ -227,7 +227,7 @@ class ReactiveRunner(Generic[S]):
             await self.host.ready()
             due = self.passing.next_due()
             if due is not None and due <= clock.now():
-                return None if has_waited else await (checkpoint_if_cancelled if has_turned else checkpoint)()
+                return None if has_waited else await checkpoint()
             has_waited = True
             counts = not self._is_only_asking()
             await clock.wait(self.wake.armed(), self._until(due) if counts else due)
