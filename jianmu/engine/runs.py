@@ -59,6 +59,8 @@ class Runs(Entries[S]):
             if holding is not None:
                 self._session.put_back()  # its nodes are halted as where it would have been loaded
             self._session.settle("new")
+        elif holding is None and self._context.interaction.all_open():
+            self._session.put_back()  # those that asked are halted where they wait
         elif holding is not None and holding.inputs.queued:  # what came before has its turn before
             await self._queue(holding, input, call)
             return await self.go_on(call, until_suspend=until_suspend)

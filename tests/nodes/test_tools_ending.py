@@ -8,10 +8,12 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.lowlevel import checkpoint
 
 from jianmu.message import ai, human
 from jianmu.nodes import ForceSuccess, Guard, Race, Sequence, Timeout, Timer
 from jianmu.nodes.pairing import paired
+from jianmu.stores import MemoryStore
 from jianmu.tool import Tool
 from tests.cases.leaves import SUCCESS, Do, nothing_left
 from tests.nodes.toolkit import Scene, call
@@ -106,6 +108,29 @@ async def test_new_input_after_a_suspension() -> None:
     await scene.agent.run_until_suspend({"messages": [human("never mind")]}, on_new_input="withdraw")
     assert [message.role for message in scene.agent.state.messages] == ["human", "ai", "tool", "tool", "human"]
     assert is_paired(scene)
+
+
+async def halted(scene: Scene) -> None:
+    """Run until a call asks, and halt the run there."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(scene.agent.run, scene.input)
+        while not (scene.agent.interaction.pending and "a ends" in scene.log):
+            await checkpoint()
+        scene.agent.halt()
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+async def test_new_input_after_a_halt_while_a_call_asks(has_store: bool) -> None:
+    """The calls of the turn that is given up have results before the new message, with a store and without one."""
+    store = MemoryStore() if has_store else None
+    scene = Scene(call("a"), call("b", "asks"), make=lambda bench: [bench.tool(), bench.asking()], store=store)
+    await halted(scene)
+    assert scene.told == []
+    with anyio.fail_after(20):
+        await scene.agent.run({"messages": [human("never mind")]}, on_new_input="withdraw")
+    assert [message.role for message in scene.agent.state.messages] == ["human", "ai", "tool", "tool", "human"]
+    assert (is_paired(scene), scene.told[0]) == (True, ("a", "a is done", False))
+    assert scene.agent.interaction.pending == ()
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 1, 1.5, 2, 2.5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from anyio.lowlevel import checkpoint
 
 from jianmu import Agent, Outcome
 from jianmu.engine.clock import VirtualClock
-from jianmu.engine.questions import Answer
+from jianmu.engine.questions import Answer, Suspension
 from jianmu.message import human
 from jianmu.model.base import ModelRequest
 from jianmu.nodes import AskHuman
 from jianmu.nodes import Sequence as InOrder
 from jianmu.nodes.pairing import paired
 from jianmu.prebuilt import delegate, react
-from jianmu.stores import SQLiteStore
+from jianmu.stores import MemoryStore, SQLiteStore
 from jianmu.testing import ScriptedModel
 from jianmu.thread import Clarify, DeferredTools, LoopGuard, OutputBudget, ThreadFolders, ThreadState, tool_search
 from jianmu.tool import Tool, Toolbox, ToolCall
@@ -152,6 +153,38 @@ async def test_halted_again_and_again_each_call_has_one_result(step: int, tmp_pa
     assert [one.role for one in messages] == [role for role, *_ in expected[0]]
     texts = {one.text for one in messages if one.is_error and "refused" not in one.text}
     assert all("was not called" in text or "cut off" in text for text in texts)
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+async def test_given_up_at_each_question_each_call_has_one_result(has_store: bool, tmp_path: Path) -> None:
+    """Halted while it asks, then given up by a new message: what stands before that is as it has to be."""
+    told: list[int] = []
+    kept = MemoryStore if has_store else lambda: None
+    while (
+        agent := await halted_at(len(told), lambda human: build(tmp_path, [], human=human, store=kept()))
+    ) is not None:
+        await agent.run_until_suspend({"messages": [human("no", id="no")]}, thread_id="t", on_new_input="withdraw")
+        messages = [*agent.state.messages]
+        before = messages[: [one.id for one in messages].index("no")]
+        assert paired(before) == before
+        told.append(sum(one.role == "tool" for one in before))
+    assert told == [3, 6, 9, 9, 11]
+
+
+async def halted_at(number: int, make: Callable[..., Agent[Any]]) -> Agent[Any] | None:
+    """Run, answer so many questions, and halt the run at the next one; return the agent, if there was one."""
+    asked = 0
+
+    async def answer(question: Suspension) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > number:
+            agent.halt()
+            await anyio.sleep_forever()
+        return True if question.reason == "approval" else "yes"
+
+    agent = make(answer)
+    return None if await agent.run(GO, thread_id="t") is SUCCESS else agent
 
 
 async def halted(agent: Agent[Any], turns: int, *, is_first: bool) -> Any:
