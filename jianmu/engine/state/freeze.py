@@ -14,8 +14,7 @@ import operator
 import uuid
 from abc import ABCMeta
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, cast  # Any: values, and classes made at run time
 
@@ -54,14 +53,19 @@ class Refused(Exception):  # noqa: N818  # no error of a user
         self.name, self.takes, self.given = name, takes, given
 
 
-@contextmanager
-def placed(name: str, takes: str, given: str | None = None) -> Generator[None]:
-    """Have a refusal from inside say what was to be written."""
-    try:
-        yield
-    except Refused as error:
-        error.at(name, takes, given)
-        raise
+class Placed:
+    """Has a refusal from inside say what was to be written: the name, and the types that it takes and was given."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, *place: str | None) -> None:
+        self._place: Any = place
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, Refused):
+            error.at(*self._place)
 
 
 def freeze(value: Value, hint: Hint, depth: int = 0) -> Value:
@@ -139,10 +143,14 @@ def _model(value: BaseModel, hint: Hint, depth: int, *, is_frozen: bool = False)
     cls, held = type(value), value.__dict__
     if _kind(held) is FieldsDict or issubclass(cls, Guard):
         return value
-    names = [name for name in cls.__pydantic_fields__ if name in held]
-    fields = {name: item if type(item := held[name]) in _SHARED else freeze(item, hint, depth) for name in names}
+    fields: dict[str, Value] = {}
+    for name in cls.__pydantic_fields__:
+        if name in held:
+            item = held[name]
+            fields[name] = made = item if type(item) in _SHARED else freeze(item, hint, depth)
+            is_frozen = is_frozen and made is item
     extra = None if value.__pydantic_extra__ is None else freeze(value.__pydantic_extra__, hint, depth)
-    if is_frozen and not extra and all(map(operator.is_, fields.values(), map(held.__getitem__, fields))):
+    if is_frozen and not extra:
         return value
     private = getattr(value, "__pydantic_private__", None)
     made_of = _guarded(cls) if cls.model_config.get("validate_assignment") else cls

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined, ValidationError, to_json
 
 from jianmu.engine.state.change import json_of
 from jianmu.engine.state.folding import Others, attempt, checked, explained
-from jianmu.engine.state.freeze import Refused, freeze, instance, placed, refuse_flow, refuse_op
+from jianmu.engine.state.freeze import Placed, Refused, freeze, instance, refuse_flow, refuse_op
 from jianmu.engine.state.markers import MISSING, Value
 from jianmu.engine.state.readonly import NO_HINT, Growing, ReadOnlyDict, shown
 from jianmu.engine.state.schema import Schema, StateField
@@ -46,8 +46,8 @@ class Record:
     def view(self, cls: type[BaseModel]) -> BaseModel:
         """Return the snapshot, of the class of the schema's snapshots; made once, without the lists not yet made."""
         if self.seen is None:
-            known = [name for name, value in self.values.items() if type(value) is not Growing or value.made]
-            fields = {name: shown(self.values[name]) for name in known}
+            held = self.values.items()
+            fields = {name: shown(each) for name, each in held if type(each) is not Growing or each.made}
             view = instance(cls, fields, self.fields_set, self.extra, self.private)
             object.__setattr__(view, "_jianmu_values", self.values)
             self.seen = view
@@ -58,7 +58,7 @@ def record_of(schema: Schema, values: Values, *, is_json: bool = False) -> Recor
     """Return the record of a whole input, by field names; fields not given get their defaults."""
     for name, value in values.items():
         field = schema.field_of(str(name))
-        with placed(name, field.type_text if field else "", type(value).__name__):
+        with Placed(name, field.type_text if field else "", type(value).__name__):
             refuse_op(value, "is for update")
             refuse_flow(value)
     found: list[Any] = []
@@ -138,7 +138,7 @@ def dumped(schema: Schema, record: Record) -> dict[str, Value]:
     for name in (*record.values, *record.extra):
         field = schema.field_of(name)
         if field is not None and field.is_stored:
-            with placed(name, field.type_text):
+            with Placed(name, field.type_text):
                 found[name] = json_of(field, record.held(name))
     return found
 
@@ -157,7 +157,7 @@ def _parts(schema: Schema, values: Values, *, is_json: bool) -> dict[str, Value]
 
 def _part(name: str, field: StateField, value: Value, others: Others, *, is_json: bool) -> Value:
     """Return one value of an input: the one given, or the field's default."""
-    with placed(name, field.type_text, None if value is MISSING else type(value).__name__):
+    with Placed(name, field.type_text, None if value is MISSING else type(value).__name__):
         if value is MISSING:
             return freeze(attempt("the default factory", field.default, others), field.hint)
         check, given = (field.full.of_json, to_json(value)) if is_json else (field.full, value)

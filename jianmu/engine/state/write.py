@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from jianmu.engine.state.change import Delta, Json, Listeners, StateChange, delta
 from jianmu.engine.state.folding import Others, Step, attempt, checked
-from jianmu.engine.state.freeze import Refused, differs, freeze, instance, same, snapshot_class
+from jianmu.engine.state.freeze import Placed, Refused, differs, freeze, instance, same, snapshot_class
 from jianmu.engine.state.markers import MISSING, Value
 from jianmu.engine.state.readonly import shown
 from jianmu.engine.state.record import Record, partial, private_of, record_of
@@ -129,8 +129,7 @@ class Writes(Generic[S]):
 
     def _needed(self, steps: Sequence[Step]) -> Collection[threading.Lock]:
         """Return the locks of a write, in the order of their names; where fields are tied together, all."""
-        locks = self._locks
-        schema = self.schema
+        locks, schema = self._locks, self.schema
         if not steps or schema.after is not None or (schema.has_info and any(step.field.has_info for step in steps)):
             return locks.values()
         names = [step.name if step.name in locks else _EXTRAS for step in steps]
@@ -223,11 +222,8 @@ class Writes(Generic[S]):
                 continue
             others = self._others([], news) if field.has_info else None
             is_checked = self._is_checked and (record is None or name in record.fields_set or name in record.extra)
-            try:
+            with Placed(name, field.type_text):
                 made.append(delta(name, field, old, new, others, is_checked=is_checked))
-            except Refused as error:
-                error.at(name, field.type_text)
-                raise
         return tuple(made)
 
     # Committing
