@@ -27,7 +27,7 @@ class Turn:
         calls: the tools that it calls; a call's arguments come in one piece.
         reasoning: what it thinks before it answers, as `text`.
         error: what is raised after all that, instead of an end: a `ModelError`, or whatever a test needs.
-        delay: seconds before the first piece, on the clock of the run.
+        delay: seconds before the first piece, on the clock of the run; 0: without giving the event loop a turn.
         pause: seconds between pieces; None: they come at once, without giving the event loop a turn.
         check: is called with the request; it raises, or returns False, when that is not what was expected.
         usage: what the reply costs.
@@ -150,7 +150,7 @@ class _Speech:
     async def __aenter__(self) -> Self:
         self._turn = self._model.take(self._request)
         self._events = iter(self._turn.events(self._model.name))
-        self._wait = self._turn.delay
+        self._wait = self._turn.delay or None
         self._model.alive += 1
         return self
 
