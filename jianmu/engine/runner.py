@@ -88,7 +88,7 @@ class ReactiveRunner(Generic[S]):
         self.passing = Passing(
             self.tree, context, tasks=self.tasks, pace=self.pace, failures=self.failures, binder=self.binder
         )
-        self._humans = Humans(self.options.human, context.interaction, self.fail) if self.options.human else None
+        self._humans = Humans(self.options.human, context, self.fail)
         self._stop: End | None = None
         self._is_stalled = False
         self.thread = 0
@@ -209,27 +209,27 @@ class ReactiveRunner(Generic[S]):
         """Whether the next pass can begin at once, now that other tasks had their turn; their time is counted."""
         self._count_time(counts)
         self.tasks.raise_fatal()
-        return self.pace.is_woken and not (self._stop or self._humans or self.options.min_interval)
+        return self.pace.is_woken and not (self._stop or self.options.human or self.options.min_interval)
 
     async def _rest(self, until_suspend: bool) -> End | None:
         """Wait until the next pass is due, or until the run ends; at least one scheduling point."""
         clock, has_waited = self.context.clock, False
         while True:
             self.wake.take()
-            if self._humans is not None and not until_suspend:
+            if self.options.human is not None and not until_suspend:
                 await self.host.ready()
                 self._humans.look(self.context.interaction.pending, self.tasks.group)
             self.tasks.raise_fatal()
             end = None if self.pace.is_woken or self._stop is not None else self._quiet_end(until_suspend)
-            end = end or self._cut_short()
-            if end is not None:
+            if (end := end or self._cut_short()) is not None:
                 return end
             await self.host.ready()
             due = self.passing.next_due()
             if due is not None and due <= clock.now():
                 return None if has_waited else await checkpoint()
             has_waited = True
-            counts = not self._is_only_asking()
+            if not (counts := not self._is_only_asking()) and not until_suspend:
+                self._humans.miss()
             await clock.wait(self.wake.armed(), self._until(due) if counts else due)
             if self._is_due_now(counts):
                 return None
@@ -311,8 +311,7 @@ class ReactiveRunner(Generic[S]):
         """Bring the tree to rest after a run that has ended: halt what must be, await every cleanup."""
         self.go("park")
         self.auto_driving = False
-        if self._humans is not None:
-            self._humans.dismiss()
+        self._humans.dismiss()
         try:
             if end.status in RESULTS:
                 self.parked = None

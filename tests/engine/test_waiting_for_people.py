@@ -55,6 +55,35 @@ def stamps(done: list[Any], name: str) -> Talk:
     return Talk(name, note)
 
 
+@pytest.mark.parametrize("call", ["run", "run_until_suspend", "with a human"])
+async def test_a_run_that_nobody_answers_says_so(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Under run() without human= one line for each question, when nothing else goes on; nothing of a WaitFor."""
+    said = "a question waits, and run() has nobody to ask: give Agent(human=...), or call run_until_suspend()"
+    caplog.set_level("INFO", logger="jianmu")
+    clock = VirtualClock(autojump=True)
+    human = ScriptedHuman({"main/both/a": 1, "main/both/b": 2}) if call == "with a human" else None
+    both = par("both", ask("a"), AskInside("b"), Timer("timer", seconds=5))
+    agent = Agent(seq("main", WaitFor("pause", seconds=9), both), Desk, clock=clock, human=human)
+
+    def lines() -> list[str]:
+        return [record.path for record in caplog.records if record.getMessage().startswith(said)]  # pyright: ignore[reportAttributeAccessIssue]  # bound
+
+    if call != "run":
+        await getattr(agent, call if human is None else "run")({})
+        assert lines() == []
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.run, {})
+        with anyio.fail_after(20):
+            while len(lines()) < 2:
+                await clock.sleep(1)
+        first, second = agent.interaction.pending
+        await agent.interaction.answer(Answer(first.id, 1))
+        await clock.sleep(1)
+        await agent.interaction.answer(Answer(second.id, 2))
+    assert lines() == ["main/both/a", "main/both/b"]
+
+
 # Deadlines
 
 
