@@ -69,8 +69,8 @@ class Store(Checkpointer):
     ) -> str:
         """Make a new thread that goes on from a number of another one, and return its id.
 
-        It needs nothing of its source. It has its questions of then that were not answered, with ids of their own, and
-        what was done through `once` by then, which is not done again.
+        It needs nothing of its source. It has its state as it stood then, its questions that were not answered, with
+        ids of their own, and what was done through `once` by then, which is not done again. No files are copied.
 
         Args:
             thread_id: the source, which may be running.
