@@ -103,6 +103,10 @@ class InteractionController:
         """Return the ids of all questions, in the order in which they were asked."""
         return [record.id for record in self._book.all()]
 
+    def current(self) -> list[Record]:
+        """Return all questions but those of closed rounds."""
+        return self._book.current()
+
     def all_open(self) -> list[Record]:
         """Return the open questions, also those that are not saved yet."""
         return self._book.open()
@@ -326,7 +330,7 @@ class InteractionController:
 
     def dump(self) -> JsonObject:
         """Return all questions but those of closed rounds as JSON."""
-        return {"records": [record.model_dump(mode="json") for record in self._book.current()]}
+        return {"records": [record.model_dump(mode="json") for record in self.current()]}
 
     def load(self, data: object, rename: Callable[[str], str] = str) -> None:
         """Put the questions of a dump in the place of all others; their ids stay what they are.

@@ -101,6 +101,8 @@ class Record(BaseModel):
 
     def renamed(self, rename: Callable[[str], str]) -> Record:
         """Return the record at the place that its node has today; a key that was the node's name still is."""
+        if rename is str:
+            return self
         origin, key = self.origin.renamed(rename), self.question.key
         if origin == self.origin:
             return self
@@ -133,13 +135,13 @@ def ends_at(asked_at: datetime, steps: Sequence[Step]) -> datetime | None:
 
 
 def read_records(data: object, rename: Callable[[str], str] = str) -> list[Record]:
-    """Return the records of a dump, or of one that was read, at the paths that `rename` gives for theirs.
+    """Return the records of a dump, at the paths that `rename` gives for theirs; those that were read are as they are.
 
     Raises:
         CorruptRecordError: it is no such dump.
     """
     if isinstance(data, list):
-        return [one.renamed(rename) for one in cast("list[Record]", data)]
+        return cast("list[Record]", data)
     rows = cast("dict[str, object]", data).get("records") if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise CorruptRecordError("the questions of a checkpoint are no list of records")

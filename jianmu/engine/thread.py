@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar  # Any: the user's schema, any node, parts of a record
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -17,6 +18,7 @@ from jianmu.engine.migrations import migrate
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.phases import REST, Phase
 from jianmu.engine.programs import AT_REST, check_program, unfit, waiting_in
+from jianmu.engine.record import Record
 from jianmu.engine.recording import inner_managers
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.runrecord import RunRecord, StateRecord
@@ -191,9 +193,11 @@ class Thread(Generic[S]):
 
     def _bookmark(self) -> Callable[[], None]:
         """Return what puts everything back to how it is now."""
-        runner = self.runner
-        stands = {"status": "suspended", "position": dump_position(runner.root)}
-        before = self._record(None, {}).model_copy(update=stands)
+        runner, context = self.runner, self.runner.context
+        told: dict[str, Any] = {"run": context.run, "usage": replace(context.usage), "asked": context.asked}
+        told |= {"position": dump_position(runner.root), "journal": context.journal.dump()}
+        before = RunRecord(fingerprint="", thread_id=self.thread_id or "", status="suspended", **told)
+        before.keep_read(context.interaction.current())
         held = (self.thread_id, self.standing, self.error)
         parked, phase = runner.parked, runner.phase
         states = [manager.bookmark() for _, manager in ((None, runner.manager), *inner_managers(runner.root))]
@@ -212,16 +216,13 @@ class Thread(Generic[S]):
         """Make a record the current thread; a record of its `own` has paths of today and no states."""
         names: Mapping[str, str] = {} if is_own else self._names(record)
 
-        def rename(path: str) -> str:
-            return renamed(path, names)
-
+        rename = partial(renamed, aliases=names) if names else str
         context = self.runner.context
         self._lay_down()
-        self.start_over(record.thread_id, record.state)
+        self.start_over(record.thread_id, record.state, [one.renamed(rename) for one in record.records])
         context.run = context.events.run = record.run
         context.usage = replace(record.usage)
         context.asked = {rename(path): most for path, most in record.asked.items()}
-        context.interaction.load(record.records, rename)
         context.journal.load(record.journal, rename)
         self.standing, self.error = record.status, record.error
         if record.status in UNFINISHED:
@@ -263,8 +264,8 @@ class Thread(Generic[S]):
         runner.context.deadlines.clear()
         runner.phase = Phase.IDLE
 
-    def start_over(self, thread_id: str, state: StateRecord | None = None) -> None:
-        """Make an empty thread the current one, with a state if one is given."""
+    def start_over(self, thread_id: str, state: StateRecord | None = None, questions: Sequence[Record] = ()) -> None:
+        """Make a new thread the current one, with what it has of state and questions."""
         runner, context = self.runner, self.runner.context
         if state is not None:
             runner.manager.load_checkpoint(dict(state))
@@ -273,7 +274,7 @@ class Thread(Generic[S]):
                 runner.manager.initialize()
             for _, manager in inner_managers(runner.root):
                 manager.initialize()
-        context.interaction.load({"records": []})
+        context.interaction.load([*questions])
         context.journal.clear()
         context.usage, context.asked = Usage(), {}
         context.run = context.events.run = 0
