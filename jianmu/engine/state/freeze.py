@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeAlias, cast  # Any: values, and classes ma
 
 from pydantic import BaseModel
 
-from jianmu.engine.state.markers import Op, Value
+from jianmu.engine.state.markers import MISSING, Op, Value
 from jianmu.engine.state.readonly import FieldsDict, Hint, ReadOnlyDict, ReadOnlyList, ReadOnlySet, refuse, shown
 
 MAX_DEPTH = 200
@@ -254,14 +254,14 @@ def same(one: Value, other: Value) -> bool:
     kind, other_kind = _kind(one), _kind(other)
     if kind is other_kind and kind in SCALARS:
         return _equal(one, other)
-    if isinstance(one, BaseModel):
-        return isinstance(other, BaseModel) and _same_model(one, other)
     kind, other_kind = _PLAIN.get(kind, kind), _PLAIN.get(other_kind, other_kind)
-    if kind is not other_kind:
-        return {kind, other_kind} == {int, float} and one == other
     if kind is list or kind is tuple:
-        return len(one) == len(other) and all(map(same, one, other))
-    return _same_dict(one, other) if kind is dict else _equal(one, other)
+        return kind is other_kind and len(one) == len(other) and all(map(same, one, other))
+    if kind is dict:
+        return kind is other_kind and _same_dict(one, other)
+    if isinstance(one, BaseModel):
+        return _same_model(one, other)
+    return _equal(one, other) if kind is other_kind else {kind, other_kind} == {int, float} and one == other
 
 
 def _same_dict(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
@@ -269,7 +269,14 @@ def _same_dict(one: dict[Value, Value], other: dict[Value, Value]) -> bool:
 
 
 def _same_model(one: BaseModel, other: BaseModel) -> bool:
-    return one.__class__ is other.__class__ and all(map(_same_dict, _content(one)[1:], _content(other)[1:]))
+    if one.__class__ is not other.__class__:
+        return False
+    held, found = one.__dict__, other.__dict__
+    for name in one.__class__.__pydantic_fields__:
+        value, like = held.get(name, MISSING), found.get(name, MISSING)
+        if value is not like and not same(value, like):
+            return False
+    return _same_dict(one.__pydantic_extra__ or {}, other.__pydantic_extra__ or {})
 
 
 def _equal(one: Value, other: Value) -> bool:
