@@ -26,15 +26,15 @@ CONSTANTS: dict[object, tuple[str, Status]] = {
 
 
 def is_patched(node: Behaviour) -> bool:
-    """Whether a `tick` was assigned to this very node."""
-    return "tick" in node.__dict__ and getattr(node.tick, "__func__", None) is not type(node).tick
+    """Whether a `tick` was assigned to this very node; its `__dict__`, once asked for, makes Python slow with it."""
+    return getattr(node.tick, "__func__", None) is not type(node).tick
 
 
 def leaf(work: Callable[[Any, Pass], Status]) -> Inline:
     """Return what ticks leaves by `work`, which calls their callbacks and sets their status."""
 
     def ticked(run: Pass, node: Behaviour) -> Status | None:
-        if "tick" in node.__dict__ and is_patched(node):
+        if is_patched(node):
             return opaque(run, node)
         try:
             if getattr(node, "bound_to", None) is not run.owner:

@@ -95,7 +95,7 @@ class Ticker(Pass):
             if kind.polled:
                 self.polled = True
             asked = kind.walk(self, child) if kind.walk is not None and child.status is RUNNING else None
-            if asked is None and (kind.step is None or ("tick" in child.__dict__ and is_patched(child))):
+            if asked is None and (kind.step is None or is_patched(child)):
                 (kind.inline or opaque)(self, child)
                 return child
             nodes.append(child)
