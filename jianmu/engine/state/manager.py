@@ -55,7 +55,7 @@ class StateManager(RuntimeSide[S]):
         if found is not MISSING:
             return found
         if namespace in RUNTIME:
-            found = self._held(namespace).get(field, MISSING)
+            found = self.runtime_read(namespace).get(field, MISSING)
         else:
             name, kept = self.schema.target(field, namespace)
             found = shown(self._record.held(name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import cast
 
 from jianmu.engine.state.change import refuse_formless
-from jianmu.engine.state.freeze import differs, freeze
-from jianmu.engine.state.markers import MISSING, Scope, Value
+from jianmu.engine.state.freeze import freeze
+from jianmu.engine.state.markers import Scope, Value
 from jianmu.engine.state.readonly import NO_HINT
 from jianmu.engine.state.schema import RUNTIME, StateField
 from jianmu.engine.state.write import S, Writes
@@ -22,7 +22,6 @@ class RuntimeSide(Writes[S]):
 
     def __init__(self, schema: type[S]) -> None:
         super().__init__(schema)
-        self._runtime: dict[str, dict[str, Value]] = {}
         self._shown: dict[str, Callable[[], Mapping[str, Value]]] = {}
 
     def attach_store_check(self, is_on: bool = True) -> None:
@@ -54,11 +53,6 @@ class RuntimeSide(Writes[S]):
         """Return the commit that last changed a value, by full name, and its writer; after a load that of the load."""
         return self._changes.get(name, (self._loaded, None))
 
-    def changes_since(self, version: int) -> dict[str, tuple[int, str | None]]:
-        """Return the last change of each value that was changed after a version."""
-        with self._lock:
-            return {name: change for name, change in self._changes.items() if change[0] > version}
-
     def check_input(self, values: Mapping[str, Value]) -> None:
         """Refuse an input that names what is not a caller's.
 
@@ -79,17 +73,10 @@ class RuntimeSide(Writes[S]):
 
     def runtime_read(self, namespace: str) -> dict[str, Value]:
         """Return what one of the runtime's own namespaces holds, by key."""
-        return dict(self._held(namespace))
-
-    def runtime_update(self, namespace: str, updates: Mapping[str, Value]) -> None:
-        """Write keys of one of the runtime's own namespaces: one commit, of which no delta is made."""
-        held = self._held(namespace)
-        frozen = {key: freeze(value, NO_HINT) for key, value in updates.items()}
-        with self._lock:
-            changed = [key for key, new in frozen.items() if differs(held.get(key, MISSING), new)]
-            self._runtime[namespace] = {**self._runtime.get(namespace, {}), **frozen}
-            self._note(_full(namespace, frozen), _full(namespace, changed), WRITER.get())
-        self._listeners.tell()
+        if namespace not in RUNTIME:
+            raise NamespaceError(f"'{namespace}' is not a namespace of the runtime")
+        show = self._shown.get(namespace)
+        return {} if show is None else {key: freeze(value, NO_HINT) for key, value in show().items()}
 
     def runtime_show(self, namespace: str, names: tuple[str, ...], show: Callable[[], Mapping[str, Value]]) -> None:
         """Have one of the runtime's own namespaces made anew when it is read: a commit of these full names."""
@@ -98,25 +85,10 @@ class RuntimeSide(Writes[S]):
             self._note(names, names, WRITER.get())
         self._listeners.tell()
 
-    def runtime_clear(self, namespace: str) -> None:
-        """Remove all that one of the runtime's own namespaces holds."""
-        self._held(namespace)
-        with self._lock:
-            gone = _full(namespace, self._runtime.pop(namespace, {}))
-            if gone:
-                self._note(gone, gone, WRITER.get())
-        self._listeners.tell()
-
     def _scoped(self, scopes: tuple[Scope | None, ...]) -> dict[str, StateField]:
         """Return the fields of some scopes, and their variants that are there, by full name."""
         fields = {**self.schema.fields, **{name: self.schema.field_of(name) for name in self._record.extra}}
         return {name: field for name, field in fields.items() if field and field.policy.scope in scopes}
-
-    def _held(self, namespace: str) -> dict[str, Value]:
-        if namespace not in RUNTIME:
-            raise NamespaceError(f"'{namespace}' is not a namespace of the runtime")
-        held, show = self._runtime.get(namespace, {}), self._shown.get(namespace)
-        return held if show is None else held | {key: freeze(value, NO_HINT) for key, value in show().items()}
 
     def _unset(self) -> UnsetStateError:
         missing = [name for name in self.schema.required if name not in self._record.values]
@@ -126,7 +98,3 @@ class RuntimeSide(Writes[S]):
         lines = ", ".join(f'"{name}": ...' for name in missing)
         text = f"{model} has no value yet for {', '.join(missing)}: give them in the input, or initialize({{{lines}}})"
         return UnsetStateError(text, field=missing[0])
-
-
-def _full(namespace: str, keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{namespace}.{key}" for key in keys)

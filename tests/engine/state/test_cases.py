@@ -864,7 +864,7 @@ def test_s33_initialize_and_load_tell_no_value_either() -> None:
 def test_s34_the_runtimes_namespaces_cannot_be_forged() -> None:
     """Neither input nor a node reaches the runtime's namespaces, and nothing of them is in the model."""
     manager = StateManager(Streams)
-    manager.runtime_update("interaction", {"suspensions": [{"id": "q"}]})
+    manager.runtime_show("interaction", ("interaction.suspensions",), lambda: {"suspensions": [{"id": "q"}]})
     with pytest.raises(InputError, match=r"interaction\.resume_payloads"):
         manager.check_input({"interaction.resume_payloads": {"q": True}})
     with pytest.raises(NamespaceError):
