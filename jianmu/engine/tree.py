@@ -112,9 +112,3 @@ def rounds_of(node: Behaviour) -> tuple[tuple[str, object], ...]:
             rounds.append((path_of(above), above.success))
         child, above = above, above.parent
     return tuple(reversed(rounds))
-
-
-def common_ancestor(one: Behaviour, other: Behaviour) -> Behaviour | None:
-    """Return the lowest node that is or is above both, or None if they are in different trees."""
-    line = {id(one), *(id(above) for above in ancestors(one))}
-    return next((above for above in (other, *ancestors(other)) if id(above) in line), None)

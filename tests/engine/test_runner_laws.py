@@ -19,7 +19,7 @@ from py_trees.decorators import Inverter
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
 from jianmu.engine.limits import Limits
-from jianmu.engine.tree import common_ancestor, walk
+from jianmu.engine.tree import ancestors, walk
 from jianmu.errors import LimitExceeded
 from jianmu.nodes import Catch, Finally, Guard, IfThenElse, Race, Repeat, Retry, Timeout, Utility
 from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Scripted, Sleep, World, nothing_left
@@ -43,7 +43,7 @@ class Leaf(Sleep):
         self.starts += 1
         assert self.alive == 0, f"{self.name} lives twice"
         for other in self.cleaning:
-            meet = common_ancestor(self, other)
+            meet = next((above for above in ancestors(other) if above in [*ancestors(self)]), None)
             assert isinstance(meet, Parallel | Race), f"{self.name} started while {other.name} was cleaned up"
         status = await super().update_async()
         self.finished += 1
