@@ -232,8 +232,10 @@ class HasFinalAnswer(Node):
     def update(self) -> Status:
         """Look at the fields."""
         read = self.context.manager.read
-        has = any(read(name, namespace=place) not in (None, False, "") for name, place in self._places.items())
-        return Status.SUCCESS if has else Status.FAILURE
+        for name, place in self._places.items():
+            if read(name, namespace=place) not in (None, False, ""):
+                return Status.SUCCESS
+        return Status.FAILURE
 
 
 def toolbox_of(node: Behaviour, tools: Tools) -> Toolbox:
