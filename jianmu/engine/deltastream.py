@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any  # Any: any schema
 
+from pydantic_core import to_json
+
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.questionrows import text_of
 from jianmu.engine.state import StateChange, StateManager
 
 
@@ -41,7 +42,7 @@ class StateStream:
     def _record(self, change: StateChange) -> None:
         """Note a commit; called inside of it."""
         if change.deltas:
-            text = text_of([delta.to_json() for delta in change.deltas])[1:-1]
+            text = to_json(change.deltas).decode()[1:-1]
             self._deltas.append((change.version, text))
             self.size += len(text)
 
