@@ -71,18 +71,24 @@ def collect(
 
 
 def reset(nodes: Iterable[Behaviour], report: Report | None, trace: Trace | None, spare: Spare | None) -> list[Raised]:
-    """Halt each of some nodes that is not INVALID, as `collect` does, plain leaves faster."""
-    raised, cls = list[Raised](), None
+    """Halt each of some nodes that is not INVALID, as `collect` does, leaves faster."""
+    raised, cls, is_plain = list[Raised](), None, False
     for node in nodes:
         if node.status is INVALID:
             continue
         if type(node) is not cls or node.children:
-            if trace is not None or node.children or stopping(type(node)) != "leaf":
+            how = stopping(type(node))
+            if trace is not None or node.children or how not in ("leaf", "custom"):
                 raised += collect(node, report, trace, spare)
                 continue
-            cls = type(node)
+            cls, is_plain = type(node), how == "leaf"
         try:
-            node.terminate(INVALID)
+            if is_plain:
+                node.terminate(INVALID)
+            elif spare is None or not spare(node):
+                node.stop(INVALID)
+            else:
+                continue
         except BaseException as error:  # noqa: BLE001  # the other nodes must have their turn
             raised += _unreported(node, error, report)
         node.status = INVALID
