@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any  # Any: JSON
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from jianmu.engine.checkpoint import Move, QuestionRow
 from jianmu.engine.questions import Origin
@@ -109,7 +110,10 @@ def move_of(before: Record, after: Record, *, now: datetime | None, by: str | No
 
 def text_of(value: object) -> str:
     """Return a JSON value as compact text."""
-    return _COMPACT.encode(value)
+    try:
+        return to_json(value).decode()
+    except ValueError:  # half characters, which the store refuses with an error of its own
+        return _COMPACT.encode(value)
 
 
 def seconds(at: datetime | None) -> float | None:
