@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.checkpoint import Stored
 from jianmu.engine.positions import whole
-from jianmu.engine.questionrows import record_of
+from jianmu.engine.questionrows import record_of, text_of
 from jianmu.engine.runrecord import RunRecord, made
 from jianmu.engine.state import Delta, fold
 from jianmu.errors import CorruptRecordError
@@ -52,7 +52,7 @@ class Point:
         """Return the point as the body of a snapshot."""
         states = dict(self.states)
         own = {"state": states.pop("", None), "inner": states}
-        return json.dumps({**self.values, **own, "tree": self.tree, "nodes": self.nodes}, separators=(",", ":"))
+        return text_of({**self.values, **own, "tree": self.tree, "nodes": self.nodes})
 
 
 def point_of(bodies: Iterable[str]) -> Point:
