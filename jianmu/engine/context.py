@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any  # Any: the schema, the values of its fields, and what the user's functions take and give
 
 from py_trees.behaviour import Behaviour
@@ -14,7 +13,7 @@ from jianmu.engine.answers import json_text
 from jianmu.engine.clock import Clock
 from jianmu.engine.controller import InteractionController, Origin, Record, Request, Rounds
 from jianmu.engine.events import Event, Events
-from jianmu.engine.journal import ACTING, Entry, Journal
+from jianmu.engine.journal import ACTING, Entry, Journal, OnceScope
 from jianmu.engine.limits import Limits, Usage, spend
 from jianmu.engine.log import log
 from jianmu.engine.ports import MISSING, Binding, Port
@@ -70,32 +69,6 @@ class RunContext:
 
 async def _at_once() -> None:
     """Do nothing: without a store what is in memory is all there is."""
-
-
-@dataclass
-class EffectScope:
-    """What the journal needs of the node that calls `once`; `used` are the keys of this entry of the node."""
-
-    context: NodeContext
-    used: set[str] = field(default_factory=set)
-
-    @property
-    def origin(self) -> Origin:
-        """Who acts."""
-        return self.context.origin()
-
-    @property
-    def halt_timeout(self) -> float:
-        """Seconds that a call which is being halted is waited for."""
-        return self.context.run.halt_timeout
-
-    async def ask(self, request: Request, *, key: str) -> Any:
-        """Ask what became of an effect whose outcome is unknown."""
-        return await self.context.ask(request, key=key)
-
-    async def sync(self) -> None:
-        """Return when what was recorded is durable."""
-        await self.context.run.sync()
 
 
 class NodeContext:
@@ -302,7 +275,8 @@ class NodeContext:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between."""
         self._refuse_condition("use once")
         live = self.activity.live if self.activity is not None else None
-        scope = EffectScope(self, live.journal if live is not None else set())
+        used = live.journal if live is not None else set[str]()
+        scope = OnceScope(self.origin(), used, self.run.halt_timeout, self.ask, self.run.sync)
         return await self.run.journal.once(scope, self.scope + key, fn, *args, **options)
 
     def within(self, scope: str, tool_call_id: str | None = None) -> NodeContext:

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, cast, get_args  # Any: the functions and results are the user's
+from typing import Any, Literal, NamedTuple, cast, get_args  # Any: the functions and results are the user's
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -28,31 +28,22 @@ ACTING: ContextVar[Entry | None] = ContextVar("acting", default=None)
 _PER, _ON_UNKNOWN = get_args(Per), get_args(OnUnknown)
 
 
-class OnceScope(Protocol):
-    """What `once` needs of the node that calls it: one object for each entry of the node."""
+class OnceScope(NamedTuple):
+    """What `once` needs of the node that calls it.
 
-    @property
-    def origin(self) -> Origin:
-        """Who acts."""
-        ...
+    Attributes:
+        origin: who acts.
+        used: the keys used since the node was entered.
+        halt_timeout: seconds that a call which is being halted is waited for.
+        ask: asks a person, and returns the validated answer.
+        sync: returns when what was recorded is durable.
+    """
 
-    @property
-    def used(self) -> set[str]:
-        """The keys used since the node was entered."""
-        ...
-
-    @property
-    def halt_timeout(self) -> float:
-        """Seconds that a call which is being halted is waited for."""
-        ...
-
-    async def ask(self, request: Request, *, key: str) -> Any:
-        """Ask a person, and return the validated answer."""
-        ...
-
-    async def sync(self) -> None:
-        """Return when what was recorded is durable."""
-        ...
+    origin: Origin
+    used: set[str]
+    halt_timeout: float
+    ask: Callable[..., Awaitable[Any]]
+    sync: Callable[[], Awaitable[None]]
 
 
 class Entry(BaseModel):
