@@ -295,29 +295,26 @@ class Tasks:
         return meet is None or not (isinstance(meet, Parallel) or getattr(meet, "is_parallel", False))
 
     async def _run(self, live: Live) -> None:
-        """Run one entry of a coroutine and, if it was halted, its cleanup."""
+        """Run one entry of a coroutine, hand over what came of it and, if it was halted, run its cleanup."""
+        status: object = None
+        error: BaseException | None = None
         try:
-            if not live.is_halted:
-                await self._enter(live)
+            if live.is_halted:
+                return
+            live.has_entered = True
+            try:
+                status = await live.activity.enter()
+            except anyio.get_cancelled_exc_class() as cancelled:
+                if live.is_halted or self.group is None or self.group.cancel_scope.cancel_called:
+                    raise
+                error = self._cancelled_inside(live.activity, cancelled)
+            except BaseException as raised:  # noqa: BLE001  # it ends the run and not this group
+                error = raised
+            live.activity.settle(live, status, error)
         finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
                 await self._clean_up(live, live.activity.hook)
             self._end(live)
-
-    async def _enter(self, live: Live) -> None:
-        """Run the coroutine itself and hand over what came of it."""
-        live.has_entered = True
-        status: object = None
-        error: BaseException | None = None
-        try:
-            status = await live.activity.enter()
-        except anyio.get_cancelled_exc_class() as cancelled:
-            if live.is_halted or self.group is None or self.group.cancel_scope.cancel_called:
-                raise
-            error = self._cancelled_inside(live.activity, cancelled)
-        except BaseException as raised:  # noqa: BLE001  # it ends the run and not this group
-            error = raised
-        live.activity.settle(live, status, error)
 
     def _cancelled_inside(self, activity: Activity, cause: BaseException) -> NodeCancelledError:
         """Return the named error for a coroutine that nobody halted and that was cancelled all the same."""
