@@ -29,6 +29,7 @@ from jianmu.engine.tree import ancestors
 from jianmu.errors import InvalidStatusError, NodeCancelledError, SwallowedSuspensionError
 
 RESULTS = (Status.SUCCESS, Status.FAILURE)
+RUNNING = Status.RUNNING  # a name of its own is looked up in a tenth of the time
 
 
 class Live:
@@ -105,7 +106,7 @@ class Activity:
             error, self.error = self.error, None
             self.tasks.failed.pop(self, None)
             raise error
-        return self.result or Status.RUNNING
+        return self.result or RUNNING
 
     def halt(self) -> None:
         """Ask for a halt, after the pass; the start that was asked for is forgotten."""

@@ -12,7 +12,7 @@ from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.controller import Request
 from jianmu.engine.events import Event
-from jianmu.engine.passes import Pass, holds, may_hold
+from jianmu.engine.passes import INVALID, RUNNING, Pass, holds, may_hold
 from jianmu.engine.ports import Binding, Port, bindings, declare
 from jianmu.engine.watching import changed_since, mark_loops
 from jianmu.errors import SetupError
@@ -148,7 +148,7 @@ class AsyncNode(NodeMixin, Behaviour):
     def update(self) -> Status:
         """Return the coroutine's result, or RUNNING."""
         activity = (self._context or self.context).activity
-        return Status.RUNNING if activity is None else activity.poll()
+        return RUNNING if activity is None else activity.poll()
 
     def tick_direct(self, run: Pass) -> Status:
         """Tick the node: ask for a start, hold a result, or report it."""
@@ -157,13 +157,13 @@ class AsyncNode(NodeMixin, Behaviour):
         if activity is None:
             path = context.path
             raise SetupError(f"node '{path}' is asynchronous: run it with Agent(root)", path=path)
-        if self.status is not Status.RUNNING:
+        if self.status is not RUNNING:
             if self.status in RESULTS and self.is_held():
                 return self._hold(activity)
             run.enter(self)
             self._begin(context, activity, run.number)
         status = self.update()
-        if status is Status.RUNNING:
+        if status is RUNNING:
             self.status = status
             return status
         status = run.finish(self, status)
@@ -177,7 +177,7 @@ class AsyncNode(NodeMixin, Behaviour):
 
     def stop(self, new_status: Status) -> None:
         """Stop the node; with INVALID its coroutine is halted after the pass."""
-        if new_status is Status.INVALID:
+        if new_status is INVALID:
             self.on_halt()
         self.terminate(new_status)  # what py_trees' stop does, apart from its log line
         self.status = new_status
@@ -222,9 +222,9 @@ class AsyncNode(NodeMixin, Behaviour):
     def memento(self) -> Any:
         """Return what the node has asked and a result that no pass has seen yet, or that it may have to hold one."""
         activity = self._context.activity if self._context is not None else None
-        if activity is None or self.status is Status.INVALID:
+        if activity is None or self.status is INVALID:
             return None
-        if self.status is Status.RUNNING:
+        if self.status is RUNNING:
             result = activity.result and activity.result.name
             return {"asked": sorted(activity.asked), "result": result} if activity.asked or result else None
         return {"held": activity.finished, "started": activity.started} if may_hold(self) else None

@@ -22,7 +22,7 @@ from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from pydantic import BaseModel
 
-from jianmu.engine.activity import RESULTS, Tasks
+from jianmu.engine.activity import RESULTS, RUNNING, Tasks
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
 from jianmu.engine.deltastream import record_weakly
@@ -190,7 +190,7 @@ class ReactiveRunner(Generic[S]):
             if self.log is not None:
                 await self.log.before_pass()
             self.passing.one()
-            if self.root.status is not Status.RUNNING:
+            if self.root.status is not RUNNING:
                 return End(self.root.status)
             has_turned = self.log is not None and await self.log.after_pass()
             if is_asked := self.tasks.is_asked:

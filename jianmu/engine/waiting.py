@@ -6,26 +6,26 @@ import time
 from collections.abc import Iterator
 
 from py_trees.behaviour import Behaviour
-from py_trees.common import Status
 from py_trees.decorators import Timeout
 
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.passes import RUNNING
 
 MARGIN = 0.001  # py_trees' timers want the time to be past their end, not at it
 
 
 def running(root: Behaviour) -> Iterator[Behaviour]:
     """Yield the RUNNING nodes, parents first; what lies below a node that is not RUNNING is not visited."""
-    stack = [root] if root.status is Status.RUNNING else []
+    stack = [root] if root.status is RUNNING else []
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(child for child in reversed(node.children) if child.status is Status.RUNNING)
+        stack.extend(child for child in reversed(node.children) if child.status is RUNNING)
 
 
 def tips(root: Behaviour) -> Iterator[Behaviour]:
     """Yield the RUNNING nodes that have no RUNNING child."""
-    return (node for node in running(root) if all(child.status is not Status.RUNNING for child in node.children))
+    return (node for node in running(root) if all(child.status is not RUNNING for child in node.children))
 
 
 def waits(node: Behaviour) -> bool:
@@ -67,7 +67,7 @@ class StockTimers:
 
     def due(self, nodes: list[Behaviour], now: float) -> float | None:
         """Return when the next of these timers is due on the run's clock, or None."""
-        ends = [self._due(node, now) for node in nodes if node.status is Status.RUNNING]
+        ends = [self._due(node, now) for node in nodes if node.status is RUNNING]
         return min((end for end in ends if end is not None), default=None)
 
     def _due(self, node: Behaviour, now: float) -> float | None:
