@@ -18,6 +18,7 @@ from py_trees.behaviour import Behaviour
 from jianmu.message import Message
 from jianmu.model.base import ModelRequest
 from jianmu.nodes.llm import AgentLLMNode
+from jianmu.nodes.pairing import Held
 from jianmu.nodes.projections import RequestProjection, is_added, note
 from jianmu.thread.files import VIRTUAL, Entry, ThreadFiles, parts_of, virtual
 from jianmu.thread.items import UploadedFile
@@ -55,14 +56,27 @@ class ShownUploads(Part, RequestProjection):
     def __init__(self, name: str, child: Behaviour, *, folders: ThreadFolders) -> None:
         super().__init__(name, child)
         self.folders = checked_folders(f'ShownUploads("{name}", child, ', folders)
+        self._held = Held()
+        self._named: list[Message] = []
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the block of files."""
-        messages = [one if isinstance(one.content, str) else _with_names(one) for one in request.messages]
+        messages = self._with_names(request.messages)
         lines = [*self._lines(snapshot.uploaded_files, _newest(snapshot.messages))]
         if lines:
             messages.insert(_after_person(messages), note(f"uploaded_files:{self.context.path}", "\n".join(lines)))
         return replace(request, messages=messages)
+
+    def _with_names(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a request's messages with names for files; of one that goes on, only what is new is read."""
+        start = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
+        talk = [*messages[start:]]  # a system prompt is a new message in each request
+        fresh = self._held.fresh(talk)
+        kept = [] if fresh is None else self._named
+        new = talk if fresh is None else fresh
+        self._named = [*kept, *(one if isinstance(one.content, str) else _with_names(one) for one in new)]
+        self._held.hold(talk)
+        return [*messages[:start], *self._named]
 
     def _lines(self, current: Sequence[UploadedFile], message: Message | None) -> Iterator[str]:
         if current:
