@@ -290,6 +290,21 @@ async def test_files_in_messages_become_names(tmp_path: Path) -> None:
     assert [getattr(part, "text", part) for part in content] == ["see", f"[file: {AT}/a\\u003cb\\u003e.txt]", picture]
 
 
+def test_of_a_conversation_that_has_changed_all_is_read_anew(tmp_path: Path) -> None:
+    """Names stand in the place of files whatever was asked before: more messages, fewer, others, another prompt."""
+    node = ShownUploads("files", AgentLLMNode("think", model=ScriptedModel()), folders=ThreadFolders(tmp_path))
+    image, other = ImagePart(path=f"{AT}/cat.png"), FilePart(path=f"{AT}/data.csv")
+    first, second, third = human(["one", image], id="1"), human(["two", other], id="2"), ai("three", id="3")
+    edited = human(["one", other], id="1")
+    for talk in ([first], [first, third, second], [edited, third, second], [third], [third, first], [], [second]):
+        for prompt in ([], [system("Be kind.")], [system("Be brief.")]):
+            shown = node._with_names([*prompt, *talk])  # one node, over and over
+            assert [one.id for one in shown] == [one.id for one in (*prompt, *talk)]
+            fresh = ShownUploads("files", AgentLLMNode("think", model=ScriptedModel()), folders=ThreadFolders(tmp_path))
+            assert shown == fresh._with_names([*prompt, *talk])  # a node that has seen nothing
+    assert node._with_names([edited])[0].text == "one\n[file: /mnt/user-data/uploads/data.csv]"  # as above
+
+
 async def test_a_hostile_name_does_not_end_the_block(tmp_path: Path) -> None:
     """A file that was put there by other means has one line, whatever its name."""
     uploads = tmp_path / "t/uploads"
