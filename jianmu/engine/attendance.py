@@ -12,9 +12,8 @@ from anyio.lowlevel import checkpoint
 class Turn:
     """Lets one task at a time into its block."""
 
-    def __init__(self) -> None:
-        self._is_taken = False
-        self._is_free: anyio.Event | None = None  # made by who has to wait
+    _is_taken = False
+    _is_free: anyio.Event | None = None  # made by who has to wait
 
     async def __aenter__(self) -> None:
         """Wait for the turn."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,7 +51,7 @@ class Usage:
 
     def told(self) -> dict[str, float]:
         """Return what was used at all, by name."""
-        return {name: used for name, used in zip(_NAMES, _USED(self), strict=True) if used}
+        return {name: used for name, _ in COUNTED.values() if (used := getattr(self, name))}
 
 
 COUNTED = {
@@ -63,8 +62,6 @@ COUNTED = {
     "cost": ("cost", "of cost"),
     "tool_calls": ("tool_calls", "tool calls"),
 }
-_NAMES = tuple(name for name, _ in COUNTED.values())
-_USED = attrgetter(*_NAMES)
 
 USED_BY_GOING_ON = ("max_ticks", "timeout")
 """What a run that goes on uses in any case; of the others it may use all and need no more."""

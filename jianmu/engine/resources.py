@@ -89,11 +89,15 @@ class Resources:
                     await _called(node, "open")
                 self._opened.append(node)
         except BaseException:
-            try:
-                await self.close()
-            finally:
-                self.shutdown()
+            await self.end()
             raise
+
+    async def end(self) -> None:
+        """Close and shut down each node; raises as `close` does."""
+        try:
+            await self.close()
+        finally:
+            self.shutdown()
 
     async def close(self) -> None:
         """Await each open node's `close`, the last first, out of reach of cancellation.

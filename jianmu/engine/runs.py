@@ -207,21 +207,13 @@ class Runs(Entries[S]):
         try:  # none keeps the others from their turn
             try:
                 if is_outside:
-                    await self._release(keeps_setup=is_suspended)
+                    await (self._resources.close() if is_suspended else self._resources.end())
             finally:
                 is_over = await self._save_end(end, standing)
         finally:
             if is_over or end.status in RESULTS:
                 self._tell_end(end)
         return is_over
-
-    async def _release(self, *, keeps_setup: bool) -> None:
-        """Close what nodes have opened."""
-        try:
-            await self._resources.close()
-        finally:
-            if not keeps_setup:
-                self._resources.shutdown()
 
     async def _save_end(self, end: End, standing: str) -> bool:
         """Save how a call has left the thread; False: something has come, and the run goes on."""

@@ -73,10 +73,6 @@ class Thread(Generic[S]):
             path = next((path for path, raised in self.runner.failures.errors if raised is error), None)
             self.error = {"type": type(error).__name__, "text": str(error), "path": path}
 
-    def dump(self) -> JsonObject:
-        """Return all that is needed to go on with the thread elsewhere, as JSON."""
-        return self._record(self.runner.manager.dump_checkpoint(), self._inner_states()).dump()
-
     async def restore(self, record: RunRecord) -> bool:
         """Take over a record, whose state may be of an older version; whether it has to be written anew.
 
@@ -156,8 +152,8 @@ class Thread(Generic[S]):
             if activity is not None and node.status is Status.RUNNING:
                 activity.resume([record.id for record in pending if record.question.path == activity.path])
 
-    def _record(self, state: JsonObject | None, inner: dict[str, StateRecord]) -> RunRecord:
-        """Return how the thread stands; in the midst of a call, as a kill at this moment would leave it."""
+    def dump(self) -> JsonObject:
+        """Return what is needed to go on elsewhere, as JSON; in the midst of a call, as a kill now would leave it."""
         runner, context = self.runner, self.runner.context
         is_on = runner.phase not in REST
         is_cut = runner.parked is not None and runner.root.status is not Status.RUNNING
@@ -168,14 +164,14 @@ class Thread(Generic[S]):
             run=context.run,
             status="interrupted" if is_on else self.standing,
             error=None if is_on else self.error,
-            state=None if state is None else StateRecord.model_validate(state),
-            inner=inner,
+            state=StateRecord.model_validate(runner.manager.dump_checkpoint()),
+            inner=self._inner_states(),
             position=runner.parked if is_cut else dump_position(runner.root),
             questions=context.interaction.dump(),
             journal=context.journal.dump(),
             usage=replace(context.usage),
             asked=context.asked,
-        )
+        ).dump()
 
     def _inner_states(self) -> dict[str, StateRecord]:
         """Return the states of agents inside of this one, by path."""
