@@ -82,13 +82,13 @@ def reset(nodes: Iterable[Behaviour], report: Report | None, trace: Trace | None
                 raised += collect(node, report, trace, spare)
                 continue
             cls, is_plain = type(node), how == "leaf"
+        if not is_plain and spare is not None and spare(node):
+            continue
         try:
             if is_plain:
                 node.terminate(INVALID)
-            elif spare is None or not spare(node):
-                node.stop(INVALID)
             else:
-                continue
+                node.stop(INVALID)
         except BaseException as error:  # noqa: BLE001  # the other nodes must have their turn
             raised += _unreported(node, error, report)
         node.status = INVALID
