@@ -379,3 +379,34 @@ def test_nothing_warns_of_a_value() -> None:
     assert loaded.get().counts == Counter(a=1, b=2)
     with pytest.raises(StateWriteError, match="read-only"):
         loaded.get().counts["c"] = 1
+
+
+class Rounded(BaseModel):
+    """A model that loses something on its way through JSON."""
+
+    number: float
+    more: list[float] = Field(default_factory=list[float])
+
+    @field_serializer("number")
+    def _whole(self, number: float) -> float:
+        return round(number)
+
+
+class Holder(BaseModel):
+    """A state of such models."""
+
+    model_config = ConfigDict(extra="allow")
+
+    one: Rounded | None = None
+    all: Annotated[list[Rounded], operator.add] = Field(default_factory=list[Rounded])
+
+
+def test_a_model_that_would_come_back_different_in_one_field_is_refused() -> None:
+    """Models are compared field by field, also inside of a list; one that comes back as it was is taken."""
+    manager = StateManager(Holder)
+    manager.attach_store_check()
+    manager.update({"one": Rounded(number=2), "all": [Rounded(number=3, more=[0.5])]})
+    for write in ({"one": Rounded(number=2.5)}, {"all": [Rounded(number=2), Rounded(number=2.5)]}):
+        with pytest.raises(StateWriteError, match="read back different"):
+            manager.update(write)
+    assert (manager.version, manager.get().one) == (1, Rounded(number=2))
