@@ -25,7 +25,7 @@ from langgraph.types import Command, interrupt
 
 from bench.measure import Effort, Pair, async_in_turns, steady
 from bench.saved import TEXT, appended_bytes, appending, counting, new_file, stored
-from bench.waiting import ANSWER, MESSAGES, QUESTION, resuming
+from bench.waiting import ANSWER, BEFORE, MESSAGES, QUESTION, resuming
 from jianmu.engine.holding import Level
 
 PASSES = 200
@@ -176,15 +176,17 @@ def _in_turns(ours: Callable[[], Awaitable[float]], peer: Callable[[bool], Await
 
 
 async def resuming_graph(times: int, is_async: bool) -> float:
-    """Return the seconds from an answer to the end of the run that has waited for it."""
+    """Return the seconds from an answer to the end of the run that has waited for it, in a store that is in use."""
     given = {"messages": [HumanMessage(text, id=str(number)) for number, text in enumerate(MESSAGES)]}
     with new_file() as path:
         async with opened(asking, str(path), is_async) as call:
-            for thread in range(times):
+            for thread in range(BEFORE + times):
                 await call(given, config_of(thread))
+            for thread in range(BEFORE):
+                await call(Command(resume=ANSWER), config_of(thread))
             with steady():
                 start = time.perf_counter()
-                for thread in range(times):
+                for thread in range(BEFORE, BEFORE + times):
                     state: Any = await call(Command(resume=ANSWER), config_of(thread))
                 seconds = time.perf_counter() - start
     if state["answer"] != ANSWER:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Annotated
 
 import anyio
@@ -24,6 +25,8 @@ MESSAGES = [f"message {number}: {'x' * 100}" for number in range(100)]
 QUESTION, ANSWER = "Go on?", "yes"
 FEW, MANY = 100, 10_000
 PAGE = 50
+BEFORE = 50
+"""Threads that were gone on with before: the file beside the database has grown to the length that it keeps."""
 
 
 class Talk(BaseModel):
@@ -39,24 +42,27 @@ def agent_of(store: SQLiteStore) -> Agent[Talk]:
 
 
 async def resuming(times: int, is_loaded: bool) -> float:
-    """Return the seconds from an answer to the end of the run that has waited for it.
+    """Return the seconds from an answer to the end of the run that has waited for it, in a store that is in use.
 
     Args:
-        times: how many threads wait.
+        times: how many threads are measured.
         is_loaded: whether one agent reads each of them from the store; else each is in the memory of its own agent.
     """
     given = {"messages": [human(text) for text in MESSAGES]}
     with new_file() as path:
         async with SQLiteStore(path) as store:
-            agents = [agent_of(store) for _ in range(times)]
+            agents = [agent_of(store) for _ in range(BEFORE + times)]
             for number, agent in enumerate(agents):
                 await agent.run_until_suspend(given, thread_id=str(number))
             if is_loaded:
-                agents = [agents[0]] * times
+                agents = [agents[0]] * len(agents)
                 await agents[0].run_until_suspend(given, thread_id="another")
+            waiting = iter(enumerate(agents))
+            for number, agent in islice(waiting, BEFORE):
+                await agent.resume(ANSWER, thread_id=str(number))
             with steady():
                 start = time.perf_counter()
-                outcomes = [await agent.resume(ANSWER, thread_id=str(at)) for at, agent in enumerate(agents)]
+                outcomes = [await agent.resume(ANSWER, thread_id=str(number)) for number, agent in waiting]
                 seconds = time.perf_counter() - start
     if any(outcome.output["answer"] != ANSWER for outcome in outcomes):
         raise RuntimeError("the answer did not arrive")
