@@ -312,6 +312,9 @@ class Tasks:
             except BaseException as raised:  # noqa: BLE001  # it ends the run and not this group
                 error = raised
             live.activity.settle(live, status, error)
+        except KeyboardInterrupt as raised:  # in a line of the engine's own, where trio raises it: the group lives on
+            self._fatal.append(raised)
+            self.signal()
         finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
                 await self._clean_up(live, live.activity.hook)

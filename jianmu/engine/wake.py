@@ -43,14 +43,14 @@ class Wake:
         if self._is_set and self._event is None:
             return
         with self._lock:
-            self._is_set = True
-            event, self._event = self._event, None
-        if event is None:
-            return
-        if threading.get_ident() == self._thread:
-            event.set()
-        else:
-            call_soon(self._token, event.set)
+            self._is_set, event = True, self._event
+            if event is None:
+                return
+            if threading.get_ident() == self._thread:
+                event.set()
+            else:
+                call_soon(self._token, event.set)
+            self._event = None  # only now: after a Ctrl-C in between the next one sets it
 
     def set_from_anywhere(self) -> None:
         """Set the flag, also from a handler of a signal, which may come while the loop sleeps or this lock is held."""

@@ -224,6 +224,35 @@ async def test_a_cleanup_that_exits_leaves_no_block_half_closed() -> None:
             pass
 
 
+async def test_ctrl_c_where_a_result_is_handed_over_ends_the_run_as_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """trio raises it in any line, also of the engine's own: what is alive is halted and cleaned up, and it comes out."""
+    cleaned: list[str] = []
+
+    class Cleans(Forever):
+        """Notes that it is cleaned up."""
+
+        async def cleanup(self) -> None:
+            """Note it, after a while."""
+            await anyio.sleep(0.01)
+            cleaned.append(self.name)
+
+    async def soon(_: DoAsync) -> Status:
+        await anyio.sleep(0.01)
+        return SUCCESS
+
+    agent = Agent(all_of(Cleans("waits"), DoAsync("ends", soon)), World)
+    tasks, told = agent.runner.tasks, agent.runner.tasks.signal
+
+    def interrupted() -> None:
+        monkeypatch.setattr(tasks, "signal", told)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tasks, "signal", interrupted)
+    with anyio.fail_after(WITHIN), nothing_left(agent), pytest.raises(KeyboardInterrupt):
+        await agent.run()
+    assert (cleaned, agent.status) == (["waits"], INVALID)
+
+
 async def test_a_cooldown_that_has_failed_holds_no_run_beside_a_question() -> None:
     """All RUNNING leaves wait for people: the run suspends, though a node that has finished wants to be asked again."""
     cooling = Cooldown("cools", Do("fails", lambda _: FAILURE), seconds=50)

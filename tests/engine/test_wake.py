@@ -201,6 +201,23 @@ def test_a_signal_handler_may_halt_a_run() -> None:
             signal.signal(signal.SIGUSR1, before)
 
 
+async def test_a_ring_that_was_interrupted_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between the flag and the bell: who sets it next rouses the one who waits."""
+    wake = Wake()
+    wake.attach()
+    event = wake.armed()
+
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(threading, "get_ident", interrupted)
+        wake.set()
+    wake.set()
+    with anyio.fail_after(1):
+        await event.wait()
+
+
 async def test_a_run_waits_without_turning() -> None:
     """While nothing happens the loop of the run does not spin: no pass, no turn."""
     agent = Agent(Forever("x"), World)
