@@ -96,11 +96,10 @@ class Worker:
 
     def _hand_over(self, piece: Piece[Any]) -> None:
         with self._lock:
+            if not self._is_on:  # where none can be started, nothing was handed over
+                threading.Thread(target=self._go, args=(self._pieces,), name="jianmu store", daemon=True).start()
+                self._is_on = True
             self._pieces.put(piece)
-            if self._is_on:
-                return
-            self._is_on = True
-        threading.Thread(target=self._go, args=(self._pieces,), name="jianmu store", daemon=True).start()
 
     def _go(self, pieces: queue.SimpleQueue[Piece[Any]]) -> None:
         is_on = True

@@ -68,6 +68,21 @@ async def test_a_thread_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPa
         assert await store.do(lambda: 1) == 1
 
 
+async def test_where_no_thread_can_be_started_the_next_call_starts_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call says so, its work is not done later, and what comes after it waits for nobody."""
+    done: list[int] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pieces = Worker()
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="can't start"):
+        patched.setattr(threading.Thread, "start", refuse)
+        await pieces.do(lambda: done.append(1))
+    await pieces.do(lambda: done.append(2))
+    assert done == [2]
+
+
 async def test_a_thread_keeps_nothing_alive() -> None:
     """What was used for a piece of work, and what came of it, may go when the caller has let it go."""
     store, box = Worker(), Box()
