@@ -225,7 +225,7 @@ async def test_a_cleanup_that_exits_leaves_no_block_half_closed() -> None:
 
 
 async def test_ctrl_c_where_a_result_is_handed_over_ends_the_run_as_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """trio raises it in any line, also of the engine's own: what is alive is halted and cleaned up, and it comes out."""
+    """trio raises it in any line, the engine's too: what is alive is halted and cleaned up, then it comes out."""
     cleaned: list[str] = []
 
     class Cleans(Forever):

@@ -76,9 +76,10 @@ async def test_where_no_thread_can_be_started_the_next_call_starts_one(monkeypat
         raise RuntimeError("can't start new thread")
 
     pieces = Worker()
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="can't start"):
+    with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        await pieces.do(lambda: done.append(1))
+        with pytest.raises(RuntimeError, match="can't start"):
+            await pieces.do(lambda: done.append(1))
     await pieces.do(lambda: done.append(2))
     assert done == [2]
 
