@@ -74,7 +74,7 @@ class StateManager(RuntimeSide[S]):
             return self.runtime_read(namespace)
         self.schema.check_namespace(namespace)
         start, extra = f"{namespace}.", self._record.extra
-        return {name.removeprefix(start): value for name, value in extra.items() if name.startswith(start)}
+        return {name.removeprefix(start): shown(each) for name, each in extra.items() if name.startswith(start)}
 
     def output(self) -> dict[str, Value]:
         """Return the fields that are not hidden from callers, and extra values of no namespace."""

@@ -46,9 +46,9 @@ class Record:
     def view(self, cls: type[BaseModel]) -> BaseModel:
         """Return the snapshot, of the class of the schema's snapshots; made once, without the lists not yet made."""
         if self.seen is None:
-            held = self.values.items()
-            fields = {name: shown(each) for name, each in held if type(each) is not Growing or each.made}
-            view = instance(cls, fields, self.fields_set, self.extra, self.private)
+            fields = {name: shown(one) for name, one in self.values.items() if type(one) is not Growing or one.made}
+            extra = self.extra and ReadOnlyDict({name: shown(one) for name, one in self.extra.items()}, NO_HINT)
+            view = instance(cls, fields, self.fields_set, extra, self.private)
             object.__setattr__(view, "_jianmu_values", self.values)
             self.seen = view
         return self.seen

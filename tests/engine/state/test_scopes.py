@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
 
 from jianmu.engine.state import WRITER, Clear, Ephemeral, Replace, StateChange, StateManager
 from jianmu.errors import NamespaceError, SchemaError, StateWriteError, UnknownFieldError
@@ -54,6 +55,18 @@ def test_a_run_resets_all_scopes_and_their_variants_in_one_commit() -> None:
     assert manager.read_namespace("a") == {"run": manager.read("run", namespace="a"), "step": {}, "call": "", "note": 5}
     assert -1 not in state.run + manager.read("run", namespace="a")
     assert state.run != manager.read("run", namespace="a")
+
+
+def test_a_variant_that_has_grown_is_a_list_to_every_reader() -> None:
+    """Snapshot, namespace and JSON have what `read` has: a read-only list."""
+    manager = filled()
+    manager.update({"run": [7]}, namespace="a")
+    state, grown = manager.get(), manager.read("run", namespace="a")
+    assert isinstance(grown, list)
+    assert (grown[-1], state.model_extra["a.run"], manager.read_namespace("a")["run"]) == (7, grown, grown)
+    assert from_json(state.model_dump_json())["a.run"] == grown
+    with pytest.raises(StateWriteError):
+        state.model_extra["a.run"].append(8)
 
 
 def test_a_reset_that_changes_nothing_is_no_commit() -> None:
