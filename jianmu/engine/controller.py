@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any  # Any: snapshots and validated answers, whose types are the user's
 
+from anyio.lowlevel import checkpoint
 from pydantic import JsonValue, ValidationError
 
 from jianmu.engine import decisions
@@ -180,6 +181,7 @@ class InteractionController:
         """Keep what was said; from now on nobody does."""
         while not (self._book.is_deaf or self._book.go_deaf()):
             await self.keep_said()
+            await checkpoint()  # another task may be at it, and has to come to its end
 
     async def approve(
         self, id: str | None = None, *, edited: JsonValue = None, by: str | None = None, remember: bool = False
@@ -385,10 +387,8 @@ class InteractionController:
         return fits
 
     def _door(self, record: Record) -> Door:
-        found = self._doors.get(record.id)
-        if found is None:
-            found = self._doors[record.id] = door_of_stored(record.question.response_schema)
-        return found
+        known = self._doors.get(record.id)
+        return known or self._doors.setdefault(record.id, door_of_stored(record.question.response_schema))
 
     def _read(self, record: Record) -> Any:
         if record.refusal is not None or record.answer is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from jianmu.agent import Agent
+from jianmu.engine.checkpoint import Move
 from jianmu.engine.questions import Answer
 from tests.cases.people import SUCCESS, Desk, Note, Work, ask, par, seq
 from tests.engine.hopstore import HopStore
@@ -171,3 +172,32 @@ async def test_a_run_that_was_cancelled_before_its_first_transaction_changes_not
         if is_over:
             return
     raise AssertionError("the run never ends")
+
+
+async def test_a_run_that_ends_while_another_task_keeps_what_was_said_lets_it(
+    store: HopStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop goes on turning: both answers are kept, and the run has ended."""
+    agent, scope, move = Agent(par("both", ask("a"), ask("b")), Desk, store=store), anyio.CancelScope(), store.move
+
+    async def slow(moves: Sequence[Move], *, wake_at: float) -> bool:
+        is_done = await move(moves, wake_at=wake_at)
+        for _ in range(200):
+            await checkpoint()
+        return is_done
+
+    async def drive() -> None:
+        with scope:
+            await agent.run(thread_id="t1")
+
+    monkeypatch.setattr(store, "move", slow)
+    with anyio.fail_after(WITHIN):
+        async with anyio.create_task_group() as group:
+            group.start_soon(drive)
+            while len(agent.interaction.pending) < 2:
+                await checkpoint()
+            first, second = (question.id for question in agent.interaction.pending)
+            agent.interaction.answer_nowait(Answer(first, 1))
+            group.start_soon(agent.interaction.answer, Answer(second, 2))
+            scope.cancel()
+    assert [status for status, _ in await store.asked()] == ["answered", "answered"]
