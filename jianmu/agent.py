@@ -18,13 +18,14 @@ from jianmu.engine.calls import Calls, in_new_loop
 from jianmu.engine.checkpoint import Checkpointer
 from jianmu.engine.clock import Clock, RealClock
 from jianmu.engine.context import RunContext
-from jianmu.engine.controller import Answer, InteractionController
+from jianmu.engine.controller import InteractionController
 from jianmu.engine.ends import Options
 from jianmu.engine.entries import Call, OnNewInput, Values
 from jianmu.engine.holding import Level
 from jianmu.engine.humans import Human
 from jianmu.engine.limits import Limits
 from jianmu.engine.outcome import Outcome
+from jianmu.engine.questions import Answer
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.session import Keeping, Session

@@ -11,12 +11,15 @@ from structlog.typing import FilteringBoundLogger
 from jianmu.engine.activity import Activity, Live
 from jianmu.engine.answers import json_text
 from jianmu.engine.clock import Clock
-from jianmu.engine.controller import InteractionController, Origin, Record, Request, Rounds
+from jianmu.engine.controller import InteractionController
 from jianmu.engine.events import Event, Events
 from jianmu.engine.journal import ACTING, Entry, Journal, OnceScope
 from jianmu.engine.limits import Limits, Usage, spend
 from jianmu.engine.log import log
 from jianmu.engine.ports import MISSING, Binding, Port
+from jianmu.engine.questions import Origin, Rounds
+from jianmu.engine.record import Record
+from jianmu.engine.request import Request
 from jianmu.engine.shapes import refuse_other
 from jianmu.engine.state import StateManager
 from jianmu.engine.suspend import Suspended

@@ -16,35 +16,19 @@ from anyio.lowlevel import checkpoint
 from pydantic import JsonValue, ValidationError
 
 from jianmu.engine import decisions
-from jianmu.engine.answers import Approval, Door, JsonObject, door_of, door_of_stored
+from jianmu.engine.answers import Door, JsonObject, door_of, door_of_stored
 from jianmu.engine.asking import asked
 from jianmu.engine.book import Book
 from jianmu.engine.decisions import Change, Decision, Deed
 from jianmu.engine.desk import Desk, UtcClock
 from jianmu.engine.log import log
 from jianmu.engine.outside import Foreseen, admit, foreseen
-from jianmu.engine.questions import Answer, Origin, Rounds, Suspension, digest_of_shown
+from jianmu.engine.questions import Answer, Origin, Rounds, Suspension
 from jianmu.engine.record import Record, read_records
-from jianmu.engine.request import Request, default, escalate, fail
+from jianmu.engine.request import Request
 from jianmu.engine.shapes import is_same_shape
 from jianmu.engine.view import RuntimeState, View
 from jianmu.errors import InteractionError, InvalidAnswerError, NotAnsweredError, TreeMismatchError
-
-__all__ = [
-    "Answer",
-    "Approval",
-    "Deed",
-    "InteractionController",
-    "Origin",
-    "Record",
-    "Request",
-    "Rounds",
-    "Suspension",
-    "default",
-    "digest_of_shown",
-    "escalate",
-    "fail",
-]
 
 
 class InteractionController:
@@ -334,17 +318,13 @@ class InteractionController:
         """Return all questions but those of closed rounds as JSON."""
         return {"records": [record.model_dump(mode="json") for record in self.current()]}
 
-    def load(self, data: object, rename: Callable[[str], str] = str) -> None:
-        """Put the questions of a dump in the place of all others; their ids stay what they are.
-
-        Args:
-            data: what `dump` has returned.
-            rename: maps the paths of the dump to those of today's tree.
+    def load(self, data: object) -> None:
+        """Put the questions of a dump, or some records, in the place of all others; their ids stay what they are.
 
         Raises:
             CorruptRecordError: it is no such dump; nothing was changed.
         """
-        self._book.fill(read_records(data, rename))
+        self._book.fill(read_records(data))
         self._doors.clear()
         self._unshown.clear()
         self._view.refresh()

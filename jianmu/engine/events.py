@@ -11,8 +11,8 @@ from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.clock import Clock
-from jianmu.engine.controller import Suspension
 from jianmu.engine.outcome import Outcome
+from jianmu.engine.questions import Suspension
 
 
 class Event(BaseModel):

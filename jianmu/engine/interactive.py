@@ -11,9 +11,10 @@ from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS
 from jianmu.engine.answers import Door, door_of
-from jianmu.engine.controller import Record, Request
 from jianmu.engine.node import NodeMixin
 from jianmu.engine.passes import Pass, holds, may_hold
+from jianmu.engine.record import Record
+from jianmu.engine.request import Request
 from jianmu.engine.shapes import is_plain, is_same_shape, refuse_other
 from jianmu.engine.watching import mark_loops
 from jianmu.errors import NotAnsweredError, SetupError

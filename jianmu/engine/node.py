@@ -10,10 +10,10 @@ from py_trees.common import Status
 
 from jianmu.engine.activity import RESULTS, Activity
 from jianmu.engine.context import NodeContext
-from jianmu.engine.controller import Request
 from jianmu.engine.events import Event
 from jianmu.engine.passes import INVALID, RUNNING, Pass, holds, may_hold
 from jianmu.engine.ports import Binding, Port, bindings, declare
+from jianmu.engine.request import Request
 from jianmu.engine.watching import changed_since, mark_loops
 from jianmu.errors import SetupError
 

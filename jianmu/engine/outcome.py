@@ -9,7 +9,7 @@ from py_trees.common import Status
 from pydantic import BaseModel, ConfigDict
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.controller import Suspension
+from jianmu.engine.questions import Suspension
 
 
 class Outcome(BaseModel):

@@ -8,7 +8,7 @@ from py_trees.common import Status
 from jianmu.engine.activity import Tasks
 from jianmu.engine.bind import Binder
 from jianmu.engine.context import RunContext
-from jianmu.engine.controller import Deed
+from jianmu.engine.decisions import Deed
 from jianmu.engine.events import Answered, Asked, HotLoop, NodeFinished, NodeHalted, NodeStarted, PassStarted
 from jianmu.engine.failures import Failures
 from jianmu.engine.node import NodeMixin

@@ -134,8 +134,8 @@ def ends_at(asked_at: datetime, steps: Sequence[Step]) -> datetime | None:
     return asked_at + timedelta(seconds=math.fsum(step.after for step in steps))
 
 
-def read_records(data: object, rename: Callable[[str], str] = str) -> list[Record]:
-    """Return the records of a dump, at the paths that `rename` gives for theirs; those that were read are as they are.
+def read_records(data: object) -> list[Record]:
+    """Return the records of a dump; those that were read are as they are.
 
     Raises:
         CorruptRecordError: it is no such dump.
@@ -145,7 +145,7 @@ def read_records(data: object, rename: Callable[[str], str] = str) -> list[Recor
     rows = cast("dict[str, object]", data).get("records") if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise CorruptRecordError("the questions of a checkpoint are no list of records")
-    return [one.renamed(rename) for one in read_rows("question", Record, cast("list[object]", rows))]
+    return read_rows("question", Record, cast("list[object]", rows))
 
 
 def read_rows(what: str, model: type[Row], rows: Sequence[object], *, is_json: bool = False) -> list[Row]:

@@ -108,6 +108,7 @@ class Stepper:
         if limit is not None:
             raise limit
         runner.thread = threading.get_ident()
+        runner.tasks.raise_fatal()
         runner.passing.one()
 
     def _rest(self) -> None:

@@ -30,12 +30,8 @@ def tips(root: Behaviour) -> Iterator[Behaviour]:
 
 def waits(node: Behaviour) -> bool:
     """Whether all RUNNING leaves of a branch have an open question (False if nothing in it is RUNNING)."""
-    found = False
-    for tip in tips(node):
-        found = True
-        if not is_asking(tip):
-            return False
-    return found
+    ends = [*tips(node)]
+    return bool(ends) and all(map(is_asking, ends))
 
 
 def is_asking(node: Behaviour) -> bool:
@@ -58,8 +54,6 @@ class StockTimers:
 
     def resume(self) -> None:
         """Give the paused Timeouts their remaining time back; called before a pass."""
-        if not self._paused:
-            return
         for node, remaining in self._paused.items():
             if isinstance(node, Timeout):
                 node.finish_time = time.monotonic() + remaining

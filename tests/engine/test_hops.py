@@ -9,8 +9,8 @@ from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Sequence
 
 from jianmu.agent import Agent
-from jianmu.engine.controller import Suspension
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.questions import Suspension
 from jianmu.nodes import AskHuman, Repeat
 from tests.cases.leaves import INVALID, SUCCESS, World, nothing_left, run
 
