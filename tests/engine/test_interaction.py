@@ -453,7 +453,8 @@ async def test_a_renamed_node_keeps_its_question(desk: InteractionController, cl
     """Loading with other paths keeps the ids, and the node at the new path finds its question."""
     id = desk.ask(origin("root/ask", ("root", 1)), Request("?", key="k")).id
     new = InteractionController(clock)
-    new.load([one.renamed(lambda path: path.replace("root", "top").replace("ask", "confirm")) for one in desk.current()])
+    names = {"root": "top", "root/ask": "top/confirm"}
+    new.load([record.renamed(names.__getitem__) for record in desk.current()])
     assert new.latest(origin("top/confirm", ("top", 1)), "k") == new.record(id)
     assert new.pending[0].path == "top/confirm"
 
