@@ -68,7 +68,7 @@ class Origin:
     @cached_property
     def place(self) -> Place:
         """What is equal where the identities are, and is there at once."""
-        is_plain = all([type(at) is int for _, at in self.rounds])  # noqa: C419  # quicker as a list
+        is_plain = all([isinstance(at, int) and type(at) is not bool for _, at in self.rounds])  # noqa: C419  # quicker
         return (self.thread_id, self.run, self.path, self.rounds if is_plain else _CANONICAL.encode(self.rounds))
 
     def identity(self, kind: str, key: str) -> str:
