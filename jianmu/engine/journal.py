@@ -199,7 +199,7 @@ class Journal:
     def new_activation(self, origin: Origin) -> None:
         """Record that a node starts anew (not that it goes on): its effects per activation are called again."""
         for entry in [*self._entries.values()]:
-            if entry.activation is not None and not entry.is_past and entry.origin == origin:
+            if entry.activation is not None and not entry.is_past and entry.origin.place == origin.place:
                 self._put(entry, is_past=True)
 
     def recorded(self, origin: Origin, key: str, *, per: Per = "round") -> Entry | None:

@@ -503,6 +503,16 @@ async def test_an_effect_is_found_in_rounds_of_any_json(bank: Bank) -> None:
     assert len(bank.calls) == 6
 
 
+async def test_an_activation_ends_after_a_load_too_whatever_tells_its_round(bank: Bank) -> None:
+    """A round told by a tuple, which JSON makes a list of, is still the one whose node starts anew."""
+    journal, place = Journal(), Origin("t", 1, "main/pay", (("main", ("north", 1)),))
+    await journal.once(Entry(place), "pay", bank.pay, per="activation")
+    loaded = restarted(journal)
+    loaded.new_activation(place)
+    await loaded.once(Entry(place), "pay", bank.pay, per="activation")
+    assert len(bank.calls) == 2
+
+
 @pytest.mark.parametrize("length", [1, 5000])
 async def test_arguments_are_kept_as_their_digest(bank: Bank, length: int) -> None:
     """Of arguments, short or long, an entry has the digest alone, and others under the key are refused."""
