@@ -94,13 +94,13 @@ class Ticker(Pass):
             kind = KINDS.get(type(child)) or self.kind_of(type(child))
             if kind.polled:
                 self.polled = True
-            asked = kind.walk(self, child) if kind.walk is not None and child.status is RUNNING else None
-            if asked is None and (kind.step is None or is_patched(child)):
+            if kind.step is None or is_patched(child):
                 (kind.inline or opaque)(self, child)
                 return child
+            asked = kind.walk(self, child) if kind.walk is not None and child.status is RUNNING else None
             nodes.append(child)
             places.append(None if asked is None else WALKED)
-            if asked is None and kind.step is not None:
+            if asked is None:
                 asked = kind.step(self, child, None)
             if asked is None:
                 return self._leave()

@@ -173,6 +173,17 @@ def test_callbacks_assigned_to_a_node_are_called(callback: str, beside: list[int
     assert set(called) == {callback}
 
 
+@pytest.mark.parametrize("cls", [Sequence, Selector])
+def test_a_tick_that_is_assigned_to_a_running_composite_is_called(cls: Any) -> None:
+    """Also one with memory, which goes on where it is parked."""
+    called: list[str] = []
+    node = cls("c", memory=True, children=[Leaf("l", R, R)])
+    root, original = Sequence("root", memory=True, children=[node]), node.tick
+    tick(root)
+    node.tick = lambda: called.append("tick") or original()
+    assert (tick(root), called) == (R, ["tick"])
+
+
 @pytest.mark.parametrize("cls", [behaviours.Success, behaviours.Failure, behaviours.Running, behaviours.Dummy])
 def test_constants_do_what_py_trees_does(cls: Any) -> None:
     """py_trees' constants give their status and feedback, and callbacks assigned to one are called."""
