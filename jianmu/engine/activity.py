@@ -318,7 +318,11 @@ class Tasks:
         finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
                 await self._clean_up(live, live.activity.hook)
-            self._end(live)
+            try:
+                self._end(live)
+            except KeyboardInterrupt as raised:  # as above
+                self._fatal.append(raised)
+                self._end(live)
 
     def _cancelled_inside(self, activity: Activity, cause: BaseException) -> NodeCancelledError:
         """Return the named error for a coroutine that nobody halted and that was cancelled all the same."""
@@ -371,7 +375,7 @@ class Tasks:
 
     def _end(self, live: Live) -> None:
         """Forget an entry that has ended and let go what waited for it."""
-        del self.lives[live]
+        self.lives.pop(live, None)
         self.cleaning.pop(live, None)
         if live.activity.live is live:
             live.activity.live = None
