@@ -128,6 +128,7 @@ class Ticker(Pass):
 
     def _throw(self, error: BaseException) -> Behaviour | None:
         """Throw an exception into the branches above; return what the one that takes it wants ticked next."""
+        self.places += [None] * (len(self.nodes) - len(self.places))  # Ctrl-C came between two lines
         while self.nodes:
             node, steps = self.nodes[-1], self.places[-1]
             self.blame(error, node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from py_trees.common import OneShotPolicy, ParallelPolicy, Status
 from py_trees.composites import Parallel, Selector, Sequence
 from py_trees.timers import Timer
 
+from jianmu.engine import ticker
 from jianmu.engine.ticker import Ticker, halt, tick
 from jianmu.engine.tree import descend
 from jianmu.errors import InvalidStatusError
@@ -366,3 +368,33 @@ def test_a_visitor_sees_what_py_trees_yields() -> None:
     tick(root, visited.append)
     assert names(visited) == ["a", "b", "b", "i", "b"]
     assert visited[-1] is root
+
+
+def test_ctrl_c_comes_out_of_every_line_of_a_tick() -> None:
+    """Whichever line of the ticker it meets: the KeyboardInterrupt is what is raised, and the next tick is whole."""
+    left = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line" and frame.f_code.co_name in {"_down", "_up", "_leave"}:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace if frame.f_code.co_filename == ticker.__file__ else None
+
+    def interrupted(at: int) -> bool:
+        nonlocal left
+        inner = Sequence("inner", memory=True, children=[Leaf("a", S), decorators.Inverter("b", Leaf("c", R))])
+        root, before, left = Sequence("s", memory=True, children=[inner]), sys.gettrace(), at
+        sys.settrace(trace)
+        try:
+            tick(root)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+            left = 0
+            assert tick(root) is R
+        return False
+
+    assert next(at for at in range(1, 1000) if not interrupted(at)) > 20
