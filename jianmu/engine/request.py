@@ -11,6 +11,8 @@ from pydantic import JsonValue
 
 from jianmu.engine.answers import Door, JsonObject, door_of, json_copy
 from jianmu.engine.questions import Step
+from jianmu.engine.state.freeze import Refused, freeze
+from jianmu.engine.state.readonly import NO_HINT
 from jianmu.errors import SetupError
 
 _LONGEST = 100 * 366 * 86400.0
@@ -99,10 +101,12 @@ class Request:
 def shown_json(name: str, value: object) -> JsonValue:
     """Return a copy of a part of a request, which has to be JSON."""
     try:
-        return json_copy(value)
-    except ValueError as error:
+        freeze(copy := json_copy(value), NO_HINT, 10)  # the state shows it some levels down
+    except (ValueError, Refused) as error:
         problem = str(error)
-    raise SetupError(f"Request({name}=...) has to be JSON, not {problem}")
+    else:
+        return copy
+    raise SetupError(f"Request({name}=...) has to be JSON; this is not: {problem}")
 
 
 def _mapping(metadata: object) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import importlib
 import json
 import math
@@ -198,8 +199,9 @@ def test_the_place_of_the_fault_is_told() -> None:
         ({"reason": None}, r"reason=\.\.\."),
         ({"key": ""}, r"key=\.\.\."),
         ({"assignee": 3}, r"assignee=\.\.\."),
-        ({"data": {1}}, "has to be JSON, not set"),
-        ({"private": object()}, "has to be JSON, not object"),
+        ({"data": {1}}, "has to be JSON; this is not: set"),
+        ({"data": functools.reduce(lambda deep, _: [deep], range(195), 1)}, "nested deeper than"),
+        ({"private": object()}, "has to be JSON; this is not: object"),
         ({"metadata": ["a"]}, "is a dict"),
         ({"expires": [5]}, r"escalate\(to, after\), fail\(after\), default\(value, after\)"),
         ({"expires": 5}, r"escalate\(to, after\)"),
