@@ -107,7 +107,9 @@ class ForEach(Branch):
                 raise self._error('has into=, but its body does not say where results are: return (subtree, "<field>")')
             self.add_child(child)
             self._fields.append(field)
-            self._rounds[child] = place if self._key is None else self._key(item)
+            self._rounds[child] = place
+            if self._key is not None:  # as it is after a load, a tuple as a list: what was done under it is found by it
+                self._rounds[child] = self._as_json(self._key(item), "cannot name its rounds: key= returns")
 
     def _take_result(self, place: int) -> None:
         """Read the result of an item that has succeeded."""
@@ -133,12 +135,12 @@ class ForEach(Branch):
         self._build([known.get(json_text(raw), item) for raw, item in zip(value["items"], stored, strict=True)])
         self._results = {int(place): result for place, result in value["results"].items()}
 
-    def _as_json(self, value: Any) -> JsonValue:
+    def _as_json(self, value: Any, trouble: str = "cannot be saved: its items or results hold") -> JsonValue:
         try:
             return to_jsonable_python(value)
         except PydanticSerializationError:
             kind = type(value).__name__
-        raise self._error(f"cannot be saved: its items or results hold {kind}, which has no JSON form")
+        raise self._error(f"{trouble} {kind}, which has no JSON form")
 
     def _error(self, what: str) -> RunError:
         return RunError(f"node '{self.context.path}' {what}", path=self.context.path)

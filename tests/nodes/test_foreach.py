@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from enum import IntEnum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from py_trees.behaviour import Behaviour
@@ -11,9 +13,11 @@ from py_trees.composites import Sequence
 
 from jianmu.agent import Agent
 from jianmu.engine.clock import VirtualClock
-from jianmu.engine.node import AsyncNode
+from jianmu.engine.node import AsyncNode, Node
 from jianmu.errors import RunError, SetupError
-from jianmu.nodes import AskHuman, ForceSuccess, ForEach, Guard, Selector, Timeout
+from jianmu.nodes import AskHuman, ForceSuccess, ForEach, Guard, Repeat, Retry, Selector, Timeout
+from jianmu.nodes import Sequence as InOrder
+from jianmu.stores import MemoryStore
 from tests.cases.leaves import FAILURE, INVALID, RUNNING, SUCCESS, Diary, Do, Forever, Scripted, Sleep, passes_of
 from tests.nodes.kit import Desk, Item, Table
 
@@ -300,3 +304,59 @@ async def test_starts_within_a_foreach_do_not_wait_for_each_other() -> None:
     diary = table.diary
     assert await table.run() is SUCCESS
     assert diary.at("start", "b2") == [1.0]
+
+
+class Size(IntEnum):
+    """A number with a name."""
+
+    ONE = 1
+
+
+class Once(AsyncNode):
+    """Does something once."""
+
+    def __init__(self, name: str, work: Any, *given: Any) -> None:
+        super().__init__(name)
+        self.work, self.given = work, given
+
+    async def update_async(self) -> Any:
+        await self.once("it", self.work, *self.given)
+        return SUCCESS
+
+
+class FailsFirst(Node):
+    """Fails for the first time in a run."""
+
+    def update(self) -> Any:
+        is_first = self.read_state().ok
+        self.write_state({"ok": False})
+        return FAILURE if is_first else SUCCESS
+
+
+@pytest.mark.parametrize("key", [lambda item: (item, 1), lambda item: UUID(int=item), Size])
+async def test_rounds_below_are_closed_after_a_load_whatever_names_the_items(key: Any) -> None:
+    """A loop inside that is entered anew does all its rounds again, also where an answer came to another agent."""
+    done: list[int] = []
+
+    def body(item: int, _: int) -> Behaviour:
+        pay = Once("pay", done.append, item)
+        rounds = Repeat("rounds", InOrder("round", True, [pay, AskHuman("ask", message="?", into="answer")]), times=2)
+        return Retry("retry", InOrder("attempt", True, [rounds, FailsFirst("fails")]), attempts=2)
+
+    store = MemoryStore()
+
+    def agent() -> Agent[Desk]:
+        return Agent(ForEach("each", body, over=[1], key=key), Desk, store=store)
+
+    outcome = await agent().run_until_suspend({}, thread_id="t")
+    for _ in range(4):
+        assert outcome.suspensions
+        outcome = await agent().resume("yes", thread_id="t")
+    assert (outcome.status, done) == (SUCCESS, [1] * 4)
+
+
+async def test_a_key_that_has_no_json_form_ends_the_run() -> None:
+    """An error with the node and the class of what `key` has returned."""
+    table = Table(lambda diary: ForEach("e", lambda item, _: Scripted("a", SUCCESS), over=[1], key=lambda _: object()))
+    with pytest.raises(RunError, match="node 'e' cannot name its rounds: key= returns object, which has no JSON form"):
+        await table.run()
