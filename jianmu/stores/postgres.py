@@ -165,7 +165,12 @@ class PostgresStore(SQLStore):
     def _was_committed(self, written: str) -> bool:
         """Whether the transaction with a number was carried out."""
         with self._connections.one() as connection:
-            found = connection.execute("SELECT pg_xact_status(%s::xid8)", (written,)).fetchone()
+            try:
+                found = connection.execute("SELECT pg_xact_status(%s::xid8)", (written,)).fetchone()
+            except Exception as error:
+                if getattr(error, "sqlstate", None) != "22023":  # the number is one of the future
+                    raise
+                return False  # the server has crashed since, and nothing of it had come to the disk
         if found == ("in progress",):
             raise LostError("a connection to PostgreSQL was lost in a transaction, which is still under way")
         return found == ("committed",)

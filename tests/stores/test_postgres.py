@@ -83,6 +83,14 @@ async def test_a_server_restarted_in_mid_run_loses_nothing(postgres: Server, sch
             assert [row.id for row in await store.rows("t", "effect")] == [str(n) for n in range(last)]
 
 
+async def test_what_a_crashed_server_has_forgotten_was_not_committed(postgres: Server, schema: str) -> None:
+    """Its number is one of the future then: what was sent is sent again, where it was an error of the store."""
+    async with PostgresStore(postgres.dsn, schema=schema) as store:
+        number = await store.call("last", lambda say: say("SELECT pg_current_xact_id()::text").fetchone()[0])
+        assert store._was_committed(number)  # only a crash at one moment asks so
+        assert not store._was_committed(str(int(number) + 1_000_000))
+
+
 @pytest.mark.parametrize("is_sent", [False, True])
 async def test_a_transaction_whose_reply_is_lost_is_carried_out_once(schema: str, wire: Wire, is_sent: bool) -> None:
     """Whether the connection breaks before the statement or after it, the log has the number once."""
