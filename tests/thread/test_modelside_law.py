@@ -154,7 +154,7 @@ async def test_from_every_position_another_process_comes_to_the_same_end(tmp_pat
     """A position in the run, put into a new agent: the same conversation, plan, files, counts and summary."""
     one = World(tmp_path)
     agent = one.agent()
-    with anyio.fail_after(100):
+    with anyio.fail_after(400 if full else 100):
         found = await ended(agent)
         assert len(found) > 30
         for data in found if full else found[:: len(found) // 30]:
