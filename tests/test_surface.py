@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 
 import py_trees
 import pytest
@@ -127,3 +129,16 @@ def test_a_folder_says_what_is_public(package: str) -> None:
     module = importlib.import_module(package)
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
     assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_importing_builds_no_model() -> None:
+    """`import jianmu` has Pydantic build no validator: the first one takes it tens of milliseconds."""
+    code = (
+        "import jianmu\n"
+        "from pydantic import BaseModel\n"
+        "def under(model):\n"
+        "    return [deeper for one in model.__subclasses__() for deeper in [one, *under(one)]]\n"
+        "print([one.__name__ for one in under(BaseModel) if one.__pydantic_complete__])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")

@@ -36,8 +36,8 @@ Prompt: TypeAlias = str | Callable[[Any], str | None] | None
 FAILS = (ModelRefusedError, ContextTooLongError, RateLimitedError, ModelUnavailableError, BadReplyError)
 """Errors that a tree can answer; all others are the program's, and end the run."""
 
-_NOTHING = Usage()
-_REQUEST = Usage(requests=1)
+_NOTHING = Usage.model_construct()  # see model/scripted.py: nothing is validated at import
+_REQUEST = Usage.model_construct(requests=1)
 
 
 class ModelNode(AsyncNode):

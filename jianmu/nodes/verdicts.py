@@ -17,7 +17,7 @@ from jianmu.nodes.turn import CallOutcome, with_edit
 from jianmu.tool.base import Tool
 from jianmu.tool.types import ToolCall, ToolResult
 
-_NOTHING = CallOutcome()
+_NOTHING = CallOutcome.model_construct()  # see model/scripted.py: nothing is validated at import
 
 
 @dataclass(frozen=True)
