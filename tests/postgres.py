@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -43,6 +44,7 @@ class Server:
         with (server.pgdata / "postgresql.conf").open("a") as options:
             options.write("fsync = off\n")  # the machine will not lose power; ending the server is no such thing
             options.write("max_connections = 300\n")  # some tests have a hundred agents, with a store each
+            options.write("wal_writer_delay = 10s\n")  # what no COMMIT has asked for is lost in a crash
         server.start()
         return server
 
@@ -58,6 +60,15 @@ class Server:
         server = self._server
         options = ("-w", "-D", str(server.pgdata), "-m", mode, "stop")
         pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user)
+
+    def kill(self) -> None:
+        """End it as the system would, with all its processes: what it had in memory is gone."""
+        postmaster = psutil.Process(self._server.get_pid())
+        postmaster.suspend()  # it starts no others meanwhile
+        family = [*postmaster.children(), postmaster]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family)
 
     def start(self) -> None:
         """Start it again, with what it had."""
@@ -82,6 +93,7 @@ def empty(dsn: str, schema: str) -> None:
     with no_tables, psycopg.connect(dsn, autocommit=True) as connection:
         for table in ("threads", "log", "rows", "questions"):
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
+        connection.execute(sql.SQL("DELETE FROM {} WHERE name <> 'jianmu'").format(sql.Identifier(schema, "meta")))
 
 
 @pytest.fixture

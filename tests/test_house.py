@@ -75,7 +75,7 @@ def test_only_extras_are_imported_late() -> None:
 LINES = {
     "jianmu/engine/": 15_250,
     "jianmu/nodes/": 5_500,
-    "jianmu/stores/": 2_800,
+    "jianmu/stores/": 2_810,
     "jianmu/testing/": 1_950,
     "jianmu/thread/": 6_200,
 }

@@ -32,10 +32,11 @@ OPTIONS = {
 
 # what was committed survives a power cut, and what lost its client holds no locks, whatever the role's settings are
 BEGIN = """SELECT set_config('search_path', quote_ident(%s), false),
+    set_config('jianmu.connection', 'sent ' || gen_random_uuid(), false),
     set_config('idle_in_transaction_session_timeout', '10s', false),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"""
 
-AGAIN = {"40001", "40P01"}  # could not be serialized, deadlock: nothing was done
+AGAIN = {"40001", "40P01", "55P03"}  # could not be serialized, deadlock, a lock was not had: nothing was done
 TORN = {"42P01", "42703", "XX001", "XX002"}  # tables or columns are missing, or their bytes are wrong
 OF_VALUES = ("22", "23")  # classes of errors whose texts may hold a value
 CAUSE = re.compile(r"failed: (.*)")

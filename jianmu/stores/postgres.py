@@ -38,6 +38,14 @@ DIALECT = Dialect(
 )
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+# the last thing in each transaction is a number in a row of its connection's own, by which it is known for ever: that
+# of PostgreSQL's own may be given to another transaction after a crash
+MARK = """INSERT INTO meta (name, value) VALUES (current_setting('jianmu.connection'), ({now} * 1e6)::bigint)
+    ON CONFLICT (name) DO UPDATE SET value = GREATEST(excluded.value, meta.value + 1) RETURNING name, value, xmax = 0"""
+MARKED = """INSERT INTO meta (name, value) SELECT ?, 0 FROM set_config('lock_timeout', '1s', true)
+    ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"""
+FORGET = "DELETE FROM meta WHERE starts_with(name, 'sent ') AND value < ({now} - 86400) * 1e6"
 MIGRATING = 0x6A69616E  # the number under which processes take turns at making tables
 PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds between attempts; then 1 s."""
@@ -142,7 +150,7 @@ class PostgresStore(SQLStore):
             yield say
 
     def _transact(self, mode: Mode, work: Callable[[Say], T], patience: float) -> T:
-        in_doubt: tuple[str, T] | None = None
+        in_doubt: tuple[tuple[str, int], T] | None = None
         try:
             with self._speaker() as say:
                 if mode == "look":
@@ -150,30 +158,22 @@ class PostgresStore(SQLStore):
                 say(READ if mode == "read" else WRITE)
                 try:
                     result = work(say)
-                    written: str | None = say("SELECT pg_current_xact_id_if_assigned()::text").fetchone()[0]
+                    mark = None if mode == "read" else _mark(say)
                 except BaseException:
                     say("ROLLBACK")
                     raise
-                in_doubt = None if written is None else (written, result)
+                in_doubt = None if mark is None else (mark, result)
                 say("COMMIT")
                 return result
         except LostError:
-            if in_doubt is None or not self._persist(partial(self._was_committed, in_doubt[0]), patience):
+            if in_doubt is None or not self._persist(partial(self._was_committed, *in_doubt[0]), patience):
                 raise
         return in_doubt[1]
 
-    def _was_committed(self, written: str) -> bool:
-        """Whether the transaction with a number was carried out."""
-        with self._connections.one() as connection:
-            try:
-                found = connection.execute("SELECT pg_xact_status(%s::xid8)", (written,)).fetchone()
-            except Exception as error:
-                if getattr(error, "sqlstate", None) != "22023":  # the number is one of the future
-                    raise
-                return False  # the server has crashed since, and nothing of it had come to the disk
-        if found == ("in progress",):
-            raise LostError("a connection to PostgreSQL was lost in a transaction, which is still under way")
-        return found == ("committed",)
+    def _was_committed(self, name: str, number: int) -> bool:
+        """Whether a transaction was carried out, by its mark; if it was under way, this waits for its end."""
+        with self._speaker() as say:
+            return say(MARKED, (name,)).fetchone() == (number,)
 
     def _prepare(self, connection: Connection, say: Say) -> None:
         """Make the tables, or bring them to today's version, one process after the other."""
@@ -195,6 +195,14 @@ class PostgresStore(SQLStore):
     def _has_tables(self, say: Say) -> bool:
         text = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'meta'"
         return bool(say(text, (self._schema,)).fetchall())
+
+
+def _mark(say: Say) -> tuple[str, int]:
+    """Mark the transaction at hand; those of connections that ended long ago are nobody's any more."""
+    name, number, is_first = say(MARK).fetchone()
+    if is_first:
+        say(FORGET)
+    return name, number
 
 
 def _is_done(say: Say, step: Transaction) -> bool:

@@ -138,7 +138,7 @@ def explain(say: Say, step: Transaction) -> bool:
     if found is None or found[0] != lease.fence or found[1] is None:
         raise LeaseLostError(
             f"the lease on thread {lease.thread_id[:80]!r} was lost: another holder has it, it was given back, or the"
-            " thread was deleted; nothing was written, recover(thread_id) goes on from what is stored",
+            " thread was deleted; recover(thread_id) goes on from what is stored",
             thread_id=lease.thread_id,
         )
     if found[2] != step.expected:

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Thread
+from typing import LiteralString
 
 import anyio
+import psycopg
 import pytest
 from anyio import to_thread
 
-from jianmu.engine.checkpoint import Lease, Move, QuestionRow, Row, Sought, Transaction
+from jianmu.engine.checkpoint import Known, Lease, Move, QuestionRow, Row, Sought, Transaction
 from jianmu.errors import LeaseLostError, StoreError, ThreadBusyError
 from jianmu.stores import PostgresStore, writing
+from jianmu.stores.connections import LostError
 from jianmu.stores.tables import Cursor, Say
 from jianmu.testing import STORE_CHECKS, check_store
 from tests.postgres import Server
@@ -83,12 +86,60 @@ async def test_a_server_restarted_in_mid_run_loses_nothing(postgres: Server, sch
             assert [row.id for row in await store.rows("t", "effect")] == [str(n) for n in range(last)]
 
 
-async def test_what_a_crashed_server_has_forgotten_was_not_committed(postgres: Server, schema: str) -> None:
-    """Its number is one of the future then: what was sent is sent again, where it was an error of the store."""
+def crash(server: Server) -> None:
+    """Kill a server, start it, and have another session commit under the numbers that it gives anew."""
+    server.kill()
+    server.start()
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        for _ in range(20):
+            other.execute("SELECT pg_current_xact_id()")
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_after_a_crash_nothing_is_taken_for_kept_that_was_not(
+    postgres: Server, schema: str, wire: Wire, is_sent: bool
+) -> None:
+    """A transaction's number may be another's after a crash: what was lost is sent again, what was kept is not."""
+    cut = partial(wire.cut_after if is_sent else wire.cut_before, COMMIT, partial(crash, postgres))
+    async with PostgresStore(wire.dsn, schema=schema) as store:
+        with anyio.fail_after(100):
+            await store.mail("t")
+            cut()
+            lease = await store.acquire("t", "{}", 600, create=True)
+            assert await store.commit(next_of(lease, 0, questions=(ASKED,)))
+            cut()
+            assert await store.move([ANSWER], wake_at=1.0)
+        assert wire.cuts == 2
+        assert await store.count(Sought(status="answered")) == 1
+        assert await store.mail("t") == 1
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+async def test_the_end_of_a_transaction_that_is_under_way_is_waited_for(
+    postgres: Server, schema: str, end: LiteralString
+) -> None:
+    """Whether it was carried out is not told before."""
     async with PostgresStore(postgres.dsn, schema=schema) as store:
-        number = await store.call("last", lambda say: say("SELECT pg_current_xact_id()::text").fetchone()[0])
-        assert store._was_committed(number)  # only a crash at one moment asks so
-        assert not store._was_committed(str(int(number) + 1_000_000))
+        await store.mail("t")
+        with psycopg.connect(postgres.dsn, autocommit=True) as other:
+            other.execute("SELECT set_config('search_path', quote_ident(%s), false)", (schema,))
+            other.execute("BEGIN")
+            other.execute("INSERT INTO meta VALUES ('sent by another', 7)")
+            with anyio.fail_after(30):
+                with pytest.raises(LostError):  # the call tries it again until its patience ends
+                    await to_thread.run_sync(store._was_committed, "sent by another", 7)
+                other.execute(end)
+                was = await to_thread.run_sync(store._was_committed, "sent by another", 7)
+        assert was == (end == "COMMIT")
+
+
+async def test_marks_go_a_day_after_their_connection(postgres: Server, schema: str) -> None:
+    """Each connection keeps a row of a few bytes; those of processes that are gone do not gather."""
+    left = "INSERT INTO meta VALUES ('sent long ago', 1), ('sent just now', 2e15)"
+    names = "SELECT name FROM meta WHERE strpos(name, '-') = 0 ORDER BY name"
+    async with PostgresStore(postgres.dsn, schema=schema) as store:
+        await store.call("write", lambda say: say(left))
+        assert await store.call("look", lambda say: say(names).fetchall()) == [("jianmu",), ("sent just now",)]
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
@@ -157,16 +208,28 @@ async def test_what_comes_from_outside_is_carried_out_once(schema: str, wire: Wi
             await store.mail("t")
             cut(COMMIT)
             lease = await store.acquire("t", "{}", 600, create=True)
-            assert await store.commit(next_of(lease, 0, questions=(ASKED,)))
+            asked = (ASKED, replace(ASKED, id="r"))
+            assert await store.commit(next_of(lease, 0, questions=asked))
             cut(COMMIT)
-            assert await store.move([ANSWER], wake_at=1.0)
+            assert await store.claim("q", "ann", 9.0, now=1.0)
+            cut(COMMIT)
+            assert await store.move([replace(ANSWER, by="ann")], wake_at=1.0)
             cut(COMMIT)
             assert await store.enqueue("t", Row("input", "i", "{}", 1), wake_at=1.0)
-            assert await store.mail("t") == 2
-            await store.release(lease)
+            cut(COMMIT)
+            known = Known(1, 2, lease.made_at)
+            taken = await store.take("t", "{}", 600, known=known, moves=[replace(ANSWER, id="r")])
+            assert taken.has_moved
+            assert await store.mail("t") == 3
+            cut(COMMIT)
+            await store.trim("t", Row("base", "1", "{}", 1))
+            cut(COMMIT)
+            assert await to_thread.run_sync(store.renew, taken.lease, 600)
+            cut(COMMIT)
+            await store.release(taken.lease)
             cut(COMMIT)
             assert await store.delete("t")
-        assert wire.cuts == 4
+        assert wire.cuts == 9
 
 
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

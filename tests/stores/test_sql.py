@@ -104,7 +104,7 @@ async def test_errors_say_what_to_do(store: MemoryStore) -> None:
     with pytest.raises(StoreError, match="is at number 1, not 5: two write under one lease"):
         await store.commit(writer.step(expected=5))
     await store.release(writer.lease)
-    with pytest.raises(LeaseLostError, match="nothing was written, recover") as lost:
+    with pytest.raises(LeaseLostError, match="deleted; recover") as lost:
         await writer.write()
     assert lost.value.thread_id == name
 

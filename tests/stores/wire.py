@@ -35,7 +35,8 @@ class Wire:
         self.cuts = 0
         self._server = f"{parts['host']}/.s.PGSQL.5432"
         self._word: bytes | None = None
-        self._then: Callable[[], object] | None = None
+        self._is_heard = False
+        self._then: Callable[[], object] = lambda: None
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
         self._listener.listen()
@@ -60,13 +61,13 @@ class Wire:
         self._threads.append(thread)
         thread.start()
 
-    def cut_before(self, word: bytes) -> None:
-        """Cut the next connection on which a word is said; the server does not hear it."""
-        self._word, self._then = word, None
+    def cut_before(self, word: bytes, then: Callable[[], object] = lambda: None) -> None:
+        """Cut the next connection on which a word is said; the server does not hear it. First something happens."""
+        self._word, self._then, self._is_heard = word, then, False
 
     def cut_after(self, word: bytes, then: Callable[[], object] = lambda: None) -> None:
         """Cut it when the server has done what it was told; the reply is lost. Before that, something happens."""
-        self._word, self._then = word, then
+        self._word, self._then, self._is_heard = word, then, True
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError), self._listener:
@@ -93,11 +94,11 @@ class Wire:
         """Whether the connection ends with this."""
         if self._word is None or self._word not in said:
             return False
-        self._word, then = None, self._then
+        self._word = None
         self.cuts += 1
-        if then is not None:
+        if self._is_heard:
             server.sendall(said)
             while (reply := server.recv(1 << 20)) and READY not in reply:
                 pass
-            then()
+        self._then()
         return True
