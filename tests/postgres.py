@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -63,12 +62,13 @@ class Server:
 
     def kill(self) -> None:
         """End it as the system would, with all its processes: what it had in memory is gone."""
-        postmaster = psutil.Process(self._server.get_pid())
+        postmaster = self._server.get_postmaster_info().process
         postmaster.suspend()  # it starts no others meanwhile
         family = [*postmaster.children(), postmaster]
         for process in family:
             process.kill()
-        psutil.wait_procs(family)
+        for process in family:
+            process.wait()
 
     def start(self) -> None:
         """Start it again, with what it had."""
