@@ -12,20 +12,25 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from operator import length_hint
+from typing import Any  # Any: a composite with memory
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Composite, Parallel, Selector, Sequence
 
-from jianmu.engine.leaves import is_patched, opaque
-from jianmu.engine.passes import FAILURE, KINDS, RUNNING, SUCCESS, Pass, Step, is_spared
+from jianmu.engine.leaves import opaque
+from jianmu.engine.passes import FAILURE, KINDS, RUNNING, SUCCESS, Kind, Pass, Step, is_spared
 from jianmu.engine.tree import path_of
 
 Found = tuple[Behaviour | None, Behaviour | None]
 """The next branch to be ticked, or the child that ended the tick, or neither when none is left."""
 
-WALKED = -1
-"""Stands for the place of a composite that goes on where it is parked."""
+
+class Walked(int):
+    """Stands for the place of a composite that goes on where it is parked: how many branches stand above the walk."""
+
+    __slots__ = ()
+
 
 NOWHERE: tuple[int, Behaviour | None] = (sys.maxsize, None)
 """Where a composite is parked of which nothing was noted: behind all children, after none."""
@@ -40,7 +45,7 @@ def ordered(passing: Status) -> Step:
             index = _begin(run, node, is_sequence)
         else:
             index: int = run.places[-1]
-            if index is WALKED:
+            if type(index) is Walked:
                 index = getattr(node, "jianmu_parked", NOWHERE)[0]
             if done.status is not passing:
                 return _end(run, node, index, done, is_sequence)
@@ -93,19 +98,24 @@ def _end(run: Pass, node: Sequence | Selector, index: int, stopper: Behaviour | 
         run.finish(node, stopper.status)
 
 
-def parked(run: Pass, node: Sequence | Selector) -> Behaviour | None:
-    """Return the child at which a composite with memory goes on; None if it has to be looked for."""
-    if not node.memory:
-        return None
-    index, children = getattr(node, "jianmu_parked", NOWHERE)[0], node.children
-    if index >= len(children) or children[index] is not node.current_child:
-        return None
-    child = children[index]
-    if (KINDS.get(type(child)) or run.kind_of(type(child))).inline is opaque:
-        return None
-    if index and type(node).tick is Selector.tick:
-        run.reset(children[:index])
-    return child
+def walked(run: Pass, node: Any, kind: Kind) -> tuple[Behaviour, Kind]:
+    """Go down through RUNNING composites with memory to the first node that has to be ticked; return it."""
+    start = Walked(len(run.nodes))
+    while kind.walks and node.status is RUNNING and node.memory and getattr(node.tick, "__func__", None) is kind.tick:
+        index, children = getattr(node, "jianmu_parked", NOWHERE)[0], node.children
+        if index >= len(children) or children[index] is not node.current_child:
+            break
+        child: Behaviour = children[index]
+        below = KINDS.get(type(child)) or run.kind_of(type(child))
+        if below.inline is opaque:
+            break
+        if index and kind.step is selector:
+            run.reset(children[:index])
+        run.polled = run.polled or kind.polled
+        run.nodes.append(node)
+        run.places.append(start)
+        node, kind = child, below
+    return node, kind
 
 
 def _place(node: Sequence | Selector) -> int:
@@ -150,7 +160,8 @@ def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Statu
             continue
         if passing is SUCCESS:
             node.current_child = child
-        status = kind.inline(run, child) or passing
+        is_own = getattr(child.tick, "__func__", None) is kind.tick
+        status = (kind.inline if is_own else opaque)(run, child) or passing
         if status is not passing and passing is not None:
             return None, child
         child = next(rest, None)
@@ -195,7 +206,7 @@ def _looks_plain(node: Composite) -> bool:
     count = len(node.children)
     if getattr(node, "jianmu_looked_at", -1) == count:
         return True
-    if any(is_patched(child) for child in node.children):
+    if any(getattr(child.tick, "__func__", None) is not type(child).tick for child in node.children):
         return False
     node.jianmu_looked_at = count  # pyright: ignore[reportAttributeAccessIssue]  # a note on any node
     return True

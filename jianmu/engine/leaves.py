@@ -25,17 +25,10 @@ CONSTANTS: dict[object, tuple[str, Status]] = {
 """What py_trees' constants say and return; logging it takes them longer than everything else."""
 
 
-def is_patched(node: Behaviour) -> bool:
-    """Whether a `tick` was assigned to this very node; its `__dict__`, once asked for, makes Python slow with it."""
-    return getattr(node.tick, "__func__", None) is not type(node).tick
-
-
 def leaf(work: Callable[[Any, Pass], Status]) -> Inline:
     """Return what ticks leaves by `work`, which calls their callbacks and sets their status."""
 
     def ticked(run: Pass, node: Behaviour) -> Status | None:
-        if is_patched(node):
-            return opaque(run, node)
         try:
             if getattr(node, "bound_to", None) is not run.owner:
                 run.meet(node)
@@ -62,7 +55,7 @@ def _constant(message: str, status: Status) -> Inline:
     def ticked(run: Pass, node: Behaviour) -> Status | None:
         own = node.__dict__
         run.polled = run.polled or "update" in own
-        if run.trace is not None or "update" in own or "tick" in own:
+        if run.trace is not None or "update" in own:
             return _tick_leaf(run, node)
         try:
             if node.status is not RUNNING:
@@ -162,9 +155,9 @@ _tick_leaf, _tick_timer = leaf(_as_py_trees), leaf(_timer)
 def leaf_of(cls: Any, *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
     """Return how leaves of a class are ticked; `is_direct`: by themselves, but for the visitor."""
     if is_direct:
-        return Kind(leaf(cls.tick_direct), polled=is_polled)
+        return Kind(cls, leaf(cls.tick_direct), polled=is_polled)
     if cls.update in CONSTANTS:
-        return Kind(_constant(*CONSTANTS[cls.update]), polled=is_polled)
+        return Kind(cls, _constant(*CONSTANTS[cls.update]), polled=is_polled)
     if cls.update is Timer.update:
-        return Kind(_tick_timer, polled=is_polled)
-    return Kind(_tick_leaf, polled=is_polled or not is_known, is_plain=stopping(cls) == "leaf")
+        return Kind(cls, _tick_timer, polled=is_polled)
+    return Kind(cls, _tick_leaf, polled=is_polled or not is_known, is_plain=stopping(cls) == "leaf")

@@ -39,32 +39,33 @@ Step = Callable[["Pass", Any, Behaviour | None], Behaviour | None]
 """Goes on with the tick of a branch: begins it (None), or is told the node below that it asked for, now ticked.
 Returns the next node below that is to be ticked, or None at the end."""
 
-Walk = Callable[["Pass", Any], Behaviour | None]
-
 
 class Kind:
     """How the nodes of one class are ticked: leaves by `inline`, branches by `step`.
 
     Attributes:
-        walk: tells where a branch that is RUNNING goes on, if its own step comes only after that node is done.
+        tick: the `tick` of the class; a node that has another one was given it, and is ticked by that.
+        walks: whether a branch that is RUNNING may be walked through: its own step comes after the node below it.
         polled: whether nobody can tell when to tick such a node again.
         is_plain: whether a leaf has py_trees' own `tick` and `stop`, and nothing is noted of it.
     """
 
-    __slots__ = ("inline", "is_plain", "polled", "step", "walk")
+    __slots__ = ("inline", "is_plain", "polled", "step", "tick", "walks")
 
     def __init__(
         self,
+        cls: type[Behaviour],
         inline: Inline | None = None,
         step: Step | None = None,
-        walk: Walk | None = None,
         *,
+        walks: bool = False,
         polled: bool = False,
         is_plain: bool = False,
     ) -> None:
+        self.tick: object = cls.tick
         self.inline = inline
         self.step = step
-        self.walk = walk
+        self.walks = walks
         self.polled = polled
         self.is_plain = is_plain
 

@@ -21,11 +21,11 @@ from py_trees.decorators import Decorator, EternalGuard, OneShot
 from py_trees.trees import BehaviourTree
 from py_trees.visitors import VisitorBase
 
-from jianmu.engine.composites import WALKED, parallel, parked, selector, sequence
+from jianmu.engine.composites import Walked, parallel, selector, sequence, walked
 from jianmu.engine.control import control, go_on
 from jianmu.engine.decorators import decorator_of
 from jianmu.engine.halting import halt
-from jianmu.engine.leaves import is_patched, leaf_of, opaque
+from jianmu.engine.leaves import leaf_of, opaque
 from jianmu.engine.passes import CURRENT, KINDS, LOOPS, RUNNING, Kind, Pass, Step, holds
 from jianmu.engine.tree import path_of, walk
 
@@ -60,8 +60,9 @@ def kind_of(cls: type[Behaviour]) -> Kind:
     if owner in (Decorator, OneShot, EternalGuard):
         return decorator_of(cls, owner, is_polled=is_polled, is_known=is_known)
     step = control if "steps" in vars(owner) else COMPOSITES.get(owner)
-    walk = parked if step in (sequence, selector) else None
-    return Kind(opaque) if step is None else Kind(step=step, walk=walk, polled=is_polled)
+    if step is None:
+        return Kind(cls, opaque)
+    return Kind(cls, step=step, walks=step in (sequence, selector), polled=is_polled)
 
 
 class Ticker(Pass):
@@ -92,29 +93,38 @@ class Ticker(Pass):
         nodes, places = self.nodes, self.places
         while True:
             kind = KINDS.get(type(child)) or self.kind_of(type(child))
+            if kind.walks and child.status is RUNNING:
+                child, kind = walked(self, child, kind)
             if kind.polled:
                 self.polled = True
-            if kind.step is None or is_patched(child):
-                (kind.inline or opaque)(self, child)
+            if getattr(child.tick, "__func__", None) is not kind.tick:  # one was assigned to this very node
+                opaque(self, child)
                 return child
-            asked = kind.walk(self, child) if kind.walk is not None and child.status is RUNNING else None
+            if kind.inline is not None:
+                kind.inline(self, child)
+                return child
             nodes.append(child)
-            places.append(None if asked is None else WALKED)
-            if asked is None:
-                asked = kind.step(self, child, None)
+            places.append(None)
+            asked = kind.step(self, child, None) if kind.step is not None else None
             if asked is None:
                 return self._leave()
             child = asked
 
     def _up(self, done: Behaviour) -> Behaviour | None:
         """Go on with the branches above a node that is done, until one asks for another node below it."""
-        while self.nodes:
-            if done.status is not RUNNING or self.places[-1] is not WALKED:
-                step = KINDS[type(self.nodes[-1])].step
+        nodes, places = self.nodes, self.places
+        while nodes:
+            start = places[-1]
+            if done.status is not RUNNING or type(start) is not Walked:
+                step = KINDS[type(nodes[-1])].step
                 assert step is not None
-                asked = step(self, self.nodes[-1], done)
+                asked = step(self, nodes[-1], done)
                 if asked is not None:
                     return asked
+            elif self.visit is None:
+                for node in nodes[start:]:
+                    node.status = RUNNING
+                del places[start + 1 :], nodes[start + 1 :]
             done = self._leave()
         return None
 

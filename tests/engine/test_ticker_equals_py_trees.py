@@ -85,16 +85,22 @@ def by_py_trees(root: Behaviour, visit: Callable[[Behaviour], None]) -> None:
 @given(trees(), actions)
 @settings(max_examples=EXAMPLES)
 def test_a_tick_is_that_of_py_trees(spec: Any, actions: Any) -> None:
-    """N15: statuses, callbacks, visits, current children and feedback are py_trees', also after edits and halts."""
+    """N15: statuses, callbacks, visits, current children and feedback are py_trees', also after edits and halts.
+
+    Where nobody looks at the nodes that are ticked it is the same.
+    """
     theirs, ours = Twin(spec, "theirs", by_py_trees), Twin(spec, "ours", Ticker().tick)
+    unseen, ticker = Twin(spec, "unseen", lambda root, _: ticker.tick(root)), Ticker()
     for number in range(TICKS):
-        theirs.go()
-        ours.go()
+        for twin in (theirs, ours, unseen):
+            twin.go()
         assert ours.state() == theirs.state()
+        assert unseen.state()[::2] == theirs.state()[::2]
         for when, what, which in actions:
             if when == number:
                 theirs.act(what, which, lambda node: node.stop(Status.INVALID))
                 ours.act(what, which, halt)
+                unseen.act(what, which, halt)
                 assert ours.state() == theirs.state()
 
 
