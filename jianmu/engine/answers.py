@@ -107,7 +107,7 @@ def json_text(value: object) -> str:
         ValueError: it is not made of JSON values only; the text holds nothing of it.
     """
     try:
-        text = _COMPACT.encode(_JSON.validate_python(value))
+        text = _COMPACT.encode(value if type(value) is str else _JSON.validate_python(value))
         text.encode()
     except ValueError:
         text = None

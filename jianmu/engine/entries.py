@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from jianmu.engine.arguments import CALL, check
 from jianmu.engine.ends import End
@@ -22,6 +23,7 @@ from jianmu.engine.outcome import Outcome
 from jianmu.engine.resources import Resources
 from jianmu.engine.runner import ReactiveRunner
 from jianmu.engine.session import Session
+from jianmu.engine.state.freeze import instance
 from jianmu.engine.stepping import Stepper
 from jianmu.engine.tree import path_of
 from jianmu.engine.wake import Wake
@@ -32,10 +34,9 @@ Values = Mapping[str, Any]  # Any: the schema's own types
 OnNewInput = Literal["refuse", "queue", "withdraw"]
 
 
-class Call(BaseModel):
+@dataclass(frozen=True)
+class Call:
     """What may be given to each call."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     thread_id: str | None = None
     deps: Any = None  # Any: the user's own object
@@ -176,16 +177,17 @@ class Entries(Generic[S]):
         if end.outcome is not None:
             return end.outcome
         interaction = self._context.interaction
-        return Outcome(
-            status=end.status,
-            output=self.output(),
-            thread_id=self._session.thread_id or "",
-            suspended=end.is_suspended,
-            suspensions=interaction.pending if end.is_suspended else (),
-            limit=end.limit.limit if end.limit is not None else None,
-            stalled=end.is_stalled,
-            wake_at=interaction.next_deadline() if end.is_suspended else None,
-        )
+        told: dict[str, Any] = {  # Any: what each is is known, and needs no validation
+            "status": end.status,
+            "output": self.output(),
+            "thread_id": self._session.thread_id or "",
+            "suspended": end.is_suspended,
+            "suspensions": interaction.pending if end.is_suspended else (),
+            "limit": end.limit.limit if end.limit is not None else None,
+            "stalled": end.is_stalled,
+            "wake_at": interaction.next_deadline() if end.is_suspended else None,
+        }
+        return cast("Outcome", instance(Outcome, told, told, None, None))
 
     def output(self) -> dict[str, Any]:  # Any: the schema's own types
         """Return the fields that are not hidden; nothing until the required ones have values."""

@@ -33,19 +33,19 @@ class Host:
         """Whether coroutines can live here."""
         return self._closing is not None
 
-    @asynccontextmanager
-    async def at_hand(self, opened: Callable[[], None]) -> AsyncGenerator[None]:
-        """Close at the end the group that `ready` has opened: a run that never waits needs none.
+    def at_hand(self, opened: Callable[[], None]) -> AsyncExitStack:
+        """Return a block at whose end the group closes that `ready` has opened: a run that never waits needs none.
 
         Args:
             opened: called when it was opened.
         """
-        async with AsyncExitStack() as stack:
-            self._wanted = stack, opened
-            try:
-                yield
-            finally:
-                self._wanted = None
+        stack = AsyncExitStack()
+        stack.callback(self._forget)
+        self._wanted = stack, opened
+        return stack
+
+    def _forget(self) -> None:
+        self._wanted = None
 
     async def ready(self) -> None:
         """Open the group in a block of `at_hand`, unless it is open."""

@@ -141,7 +141,8 @@ class Runs(Entries[S]):
     async def _begin_again(self, call: Call) -> None:
         self._is_refused = False
         self._set(call)
-        self._context.events.emit(RunStarted(resumed=True))
+        if self._context.events.is_heard:
+            self._context.events.emit(RunStarted(resumed=True))
         self._session.revive()
         self._runner.is_over = self._runner.root.status in RESULTS
 
