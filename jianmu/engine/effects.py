@@ -98,20 +98,20 @@ class Result:
         self._kind = kind
         self._adapter = _adapter(kind) if isinstance(kind, type) else TypeAdapter[Any](kind)
 
-    def to_json(self, value: object) -> JsonValue:
-        """Return what is kept of a result; it is known to be readable.
+    def passed(self, value: object) -> tuple[JsonValue, Any]:
+        """Return what is kept of a result, and what is read from that, which shares nothing with it.
 
         Raises:
             SetupError: the result does not come back from JSON as this type.
         """
         try:
-            text = self._adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
+            text = self._adapter.serializer.to_json(value, by_alias=True, round_trip=True, warnings=False)
             kept = from_json(text, allow_inf_nan=False)
-            self._adapter.validate_json(text)
+            read = self._adapter.validator.validate_json(text)
         except (ValueError, TypeError) as error:
             problem = type(error).__name__
         else:
-            return kept
+            return kept, read
         kind = getattr(self._kind, "__name__", str(self._kind))
         raise SetupError(
             f"{self._where}: its result, {type(value).__name__}, cannot be kept as JSON of the type {kind} ({problem}):"

@@ -161,7 +161,7 @@ class Journal:
         if entry.state in ("started", "unknown"):
             entry = await self._settle(scope, entry, kind, on_unknown)
         if entry.state != "done":
-            entry = await self._act(scope, entry, call, kind, effect)
+            return await self._act(scope, entry, call, kind, effect)
         return kind.from_json(entry.result)
 
     def find(self, origin: Origin, key: str, name: str, arguments: str, *, per: Per = "round") -> Entry:
@@ -253,10 +253,10 @@ class Journal:
             self._changed[entry.place] = made
         return made
 
-    async def _act(self, scope: OnceScope, planned: Entry, call: Call, kind: Result, effect: bool) -> Entry:
-        """Call the function and record what comes of it; a call that is cut off stays unknown."""
+    async def _act(self, scope: OnceScope, planned: Entry, call: Call, kind: Result, effect: bool) -> Any:
+        """Return the function's result, of which a record is kept; a call that is cut off stays unknown."""
         entry = self.begin(planned) if effect else planned
-        done: list[Entry] = []
+        done: list[Any] = []
 
         async def attempt() -> None:
             try:
@@ -267,7 +267,9 @@ class Journal:
                 if effect and isinstance(error, Exception):
                     await scope.sync()
                 raise
-            done.append(self.finish(entry, kind.to_json(value)))
+            kept, read = kind.passed(value)
+            self.finish(entry, kept)
+            done.append(read)
             await scope.sync()
 
         token = ACTING.set(entry)
@@ -295,7 +297,7 @@ class Journal:
             data={"key": entry.key, "name": entry.name, "idempotency_key": entry.sealed().idempotency_key},
         )
         told = await scope.ask(request, key=f"once:{entry.key}:{entry.attempts}")
-        return self.finish(entry, kind.to_json(told.result)) if told.happened else entry
+        return self.finish(entry, kind.passed(told.result)[0]) if told.happened else entry
 
 
 def _entry(values: Mapping[str, Any], **changes: Any) -> Entry:
