@@ -66,13 +66,8 @@ class Usage(BaseModel):
     def __add__(self, other: Usage) -> Usage:
         """Return both together; a cost that one of them does not know is left out."""
         mine, theirs = self.__dict__, other.__dict__
-        sums: dict[str, float | None] = {name: mine[name] + theirs[name] for name in _COUNTED}
-        known = self.cost is not None or other.cost is not None
-        sums["cost"] = (self.cost or 0) + (other.cost or 0) if known else None
-        return Usage.model_validate(sums)
-
-
-_COUNTED = tuple(name for name in Usage.model_fields if name != "cost")
+        sums = {name: (mine[name] or 0) + count for name, count in theirs.items() if count is not None}
+        return self.model_copy(update=sums)
 
 
 class Message(BaseModel):

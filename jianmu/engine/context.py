@@ -95,7 +95,7 @@ class NodeContext:
         self.run = run
         self.manager = manager
         self.activity: Activity | None = None
-        self.asked_here = set[str]()
+        self.asked_here: set[str] = set()
         self.is_read_only = False
         self.path = path
         self.node = node
@@ -278,7 +278,7 @@ class NodeContext:
         """Return the result of `fn(*args)`, called once in this round whatever happens in between."""
         self._refuse_condition("use once")
         live = self.activity.live if self.activity is not None else None
-        used = live.journal if live is not None else set[str]()
+        used: set[str] = live.journal if live is not None else set()
         scope = OnceScope(self.origin(), used, self.run.halt_timeout, self.ask, self.run.sync)
         return await self.run.journal.once(scope, self.scope + key, fn, *args, **options)
 

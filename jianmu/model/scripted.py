@@ -54,15 +54,15 @@ class Turn:
         """
         for piece in _pieces(self.reasoning):
             yield Delta(piece, "reasoning")
-        for piece in _pieces(self.text):
+        pieces = _pieces(self.text)
+        for piece in pieces:
             yield Delta(piece)
         for number, call in enumerate(self.calls):
             arguments = json.dumps(call.arguments) if call.raw is None else call.raw
             yield Delta(arguments, "call", number, call.id, call.name)
         if self.error is not None:
             raise self.error
-        text = "".join(_pieces(self.text))
-        message = ai(text, tool_calls=self.calls, metadata=self.metadata, usage=self.usage)
+        message = ai("".join(pieces), tool_calls=self.calls, metadata=self.metadata, usage=self.usage)
         yield Finish(message, self.usage, self.reason or ("tool_calls" if self.calls else "stop"), model)
 
 

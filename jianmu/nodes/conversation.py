@@ -61,7 +61,7 @@ def last_reply(messages: Sequence[Message]) -> Message | None:
 
 def answered_since(messages: Sequence[Message], reply: str) -> set[str]:
     """Return the ids of the calls that were answered after the reply with this id."""
-    found = set[str]()
+    found: set[str] = set()
     for message in reversed(messages):
         if message.id == reply:
             break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias  # Any: functions of the user's
+from typing import Any, NamedTuple, TypeAlias, cast  # Any: functions of the user's
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -129,7 +129,7 @@ def skills_for(node: Behaviour) -> list[Skill]:
     for above in around(node):
         if above.children[0] is not child:
             before = above.children[: above.children.index(child)]
-            found[:0] = [one for one in before if isinstance(one, Skill)]
+            found[:0] = [cast("Skill", one) for one in before if Skill in type(one).__mro__]
         child = above
     return found
 

@@ -171,8 +171,8 @@ class ToolExecutor(AsyncNode):
             return await self._work()
 
     async def _work(self) -> Status:
-        turn, self._above = self._turn.again(), decorators_of(self)
-        self._turn = turn
+        turn, self._above = self._turn, decorators_of(self)
+        turn.enter()
         due, tools = turn.due(self.context), with_skills(self, self.tools)
         wishes = {place: wish for place in due if (wish := self._wish(turn, place, tools)) is not None}
         verdicts = await decide(self.context, wishes, self._first, turn.reply)

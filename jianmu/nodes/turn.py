@@ -67,8 +67,8 @@ class Turn:
         self.counted = set(counted)
         self.judged = dict(judged or {})
         self.outcomes: dict[int, CallOutcome] = {}
-        self.begun = set[int]()
-        self._untold = set[int]()
+        self.begun: set[int] = set()
+        self._untold: set[int] = set()
         self._name = ""
 
     @classmethod
@@ -84,9 +84,10 @@ class Turn:
         kept = {"reply": self.reply, "calls": calls, "counted": sorted(self.counted)}
         return {**kept, "judged": {str(at): text for at, text in self.judged.items()}} if self.judged else kept
 
-    def again(self) -> Turn:
-        """Return the same turn for one more entry of the node."""
-        return Turn(self.reply, self.calls, sorted(self.counted), self.judged)
+    def enter(self) -> None:
+        """Forget what has become of calls: the node is entered, and looks at them anew."""
+        for known in (self.outcomes, self.begun, self._untold):
+            known.clear()
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""

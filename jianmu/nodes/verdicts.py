@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias  # Any: answers
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, TypeAlias  # Any: answers
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
@@ -20,8 +20,7 @@ from jianmu.tool.types import ToolCall, ToolResult
 _NOTHING = CallOutcome.model_construct()  # see model/scripted.py: nothing is validated at import
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """A call of a tool that is there.
 
     Attributes:
@@ -37,8 +36,7 @@ class Wish:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What is to become of a call.
 
     Attributes:

@@ -34,6 +34,7 @@ _PLAIN: dict[type[Value], type[Value]] = {ReadOnlyList: list, ReadOnlyDict: dict
 _PLAIN.update(dict.fromkeys((OrderedDict, defaultdict, Counter), dict))
 _DICT = BaseModel.__dict__["__dict__"]  # the real attribute, which a snapshot hides
 _fields_of = _DICT.__get__
+_give_fields, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__)
 _kind: Callable[[Value], type[Value]] = type  # the class itself, whatever it says that it is
 
 
@@ -302,11 +303,11 @@ def instance(
 ) -> BaseModel:
     """Return an instance of a model; nothing is validated."""
     made = object.__new__(cls)
-    _DICT.__set__(made, fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(fields_set))
+    _give_fields(made, fields)
+    _give_set(made, set(fields_set))
     if not cls.__pydantic_root_model__:
-        object.__setattr__(made, "__pydantic_extra__", extra if cls.model_config.get("extra") == "allow" else None)
-        object.__setattr__(made, "__pydantic_private__", private)
+        _give_extra(made, None if extra is None or cls.model_config.get("extra") != "allow" else extra)
+        _give_private(made, private)
     return made
 
 
