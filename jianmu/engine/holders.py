@@ -38,7 +38,7 @@ def is_gone(holder: str | None) -> bool:
         return False
     if not _has_proc():
         return not _is_alive(pid)
-    found = _started(pid)
+    found = _own_start(pid) if pid == os.getpid() else _started(pid)
     return found is None or found != started
 
 

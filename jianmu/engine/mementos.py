@@ -194,7 +194,7 @@ def load_position(
     """
     saved = None if position is None else Saved(position, waiting)
     if saved is not None:
-        refuse(saved.unfit(root))
+        refuse(saved.unfit({path: node for node, path in paths(root)}))
         _begin_after(saved.number)
     for node, path in paths(root):
         node.status = Status.INVALID

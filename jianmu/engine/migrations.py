@@ -39,7 +39,7 @@ def migrate(schema: type[BaseModel], record: RunRecord, version: int | None) -> 
         raise SchemaVersionError(text)
     saved: Saved = {
         "state": {} if record.state is None else record.state.fields,
-        "questions": record.questions["records"],
+        "questions": [one.model_dump(mode="json") for one in record.records],
         "journal": record.journal["entries"],
     }
     if record.inner:

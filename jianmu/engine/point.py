@@ -135,7 +135,6 @@ def run_record(stored: Stored, point: Point | None = None, *, schema_version: in
         "state": states.pop("", None),
         "inner": states,
         "position": _position(stored, point),
-        "questions": {"records": [one.model_dump(mode="json") for one in questions]},
         "journal": {"entries": [_loaded(row.body) for row in stored.rows if row.kind == "effect"]},
         "usage": values.get("usage") or {},
         "asked": values.get("asked") or {},

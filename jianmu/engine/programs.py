@@ -45,12 +45,12 @@ def unfit(root: Behaviour, record: RunRecord, aliases: Mapping[str, str] | None 
     names = aliases or {}
     questions = [one for one in record.records if one.is_live]
     waiting = dict.fromkeys([*(one.origin.path for one in questions), *_unknown(record)])
+    today = {path: node for node, path in paths(root)}
     found: list[Misfit] = []
     if record.position is not None:
         saved = Saved(rename_position(record.position, names), waiting)
-        found = saved.unfit(root)
+        found = saved.unfit(today)
         waiting = {path: None for path in waiting if all(spot.was != path for spot in saved.spots)}
-    today = {path: node for node, path in paths(root)}
     found += [(path, GONE) for path in waiting if not _is_there(renamed(path, names), today)]
     told = {path for path, _ in found}
     return found + [misfit for misfit in _other_questions(questions, names, today) if misfit[0] not in told]

@@ -43,7 +43,7 @@ class RunRecord(BaseModel):
         state: of the agent.
         inner: the states of agents inside of this one, by path.
         position: where the tree stands.
-        questions: as `InteractionController.dump()` gives them.
+        questions: as `InteractionController.dump()` gives them; those that were read are in `records` alone.
         journal: as `Journal.dump()` gives it.
         usage: what was counted against the limits.
         asked: by the paths of loops, the most questions that one identity had in their closed rounds.
@@ -83,7 +83,8 @@ class RunRecord(BaseModel):
 
     def dump(self) -> JsonObject:
         """Return the record as JSON."""
-        return self.model_dump(mode="json")
+        questions: JsonObject = {"records": [one.model_dump(mode="json") for one in self.records]}
+        return {**self.model_dump(mode="json"), "questions": questions}
 
 
 def load(data: object, *, schema_version: int | None = None) -> RunRecord:

@@ -18,7 +18,7 @@ from py_trees.common import Status
 from py_trees.composites import Composite
 from pydantic import JsonValue
 
-from jianmu.engine.tree import ancestors, paths
+from jianmu.engine.tree import ancestors
 from jianmu.errors import CorruptRecordError, TreeMismatchError
 
 Misfit = tuple[str, str]
@@ -124,9 +124,9 @@ class Saved:
             if self.at.setdefault(spot.path, spot) is not spot:
                 self._twice.add(spot.path)
 
-    def unfit(self, root: Behaviour) -> list[Misfit]:
-        """Return what does not fit a tree, in the order of the saved one."""
-        today = _Today(root, self)
+    def unfit(self, nodes: Mapping[str, Behaviour]) -> list[Misfit]:
+        """Return what does not fit a tree, whose nodes are given by path, in the order of the saved one."""
+        today = _Today(nodes, self)
         found = {spot: why for spot in self.spots if (why := self._problem(spot, today)) is not None}
         moved = [
             spot for spot in self.spots if spot not in found and today.has_moved(spot) and not found.keys() & spot.upto
@@ -160,9 +160,9 @@ class Saved:
 class _Today:
     """A tree that a position is held against."""
 
-    def __init__(self, root: Behaviour, saved: Saved) -> None:
-        self.nodes = {path: node for node, path in paths(root)}
-        self._paths = {id(node): path for path, node in self.nodes.items()}
+    def __init__(self, nodes: Mapping[str, Behaviour], saved: Saved) -> None:
+        self.nodes = nodes
+        self._paths = {id(node): path for path, node in nodes.items()}
         self._saved = saved
 
     def may_be_built(self, spot: Spot) -> bool:

@@ -119,7 +119,7 @@ class Thread(Generic[S]):
         if self._build is None or record.state is None or not unfit(self.runner.root, record, self._names(record)):
             return None
         manager = StateManager(self.runner.manager.schema.model)
-        manager.load_checkpoint(dict(record.state))
+        manager.load_checkpoint(vars(record.state))
         root: Any = self._build(manager.get())  # Any: the user may return what he likes
         if not isinstance(root, Behaviour):
             raise SetupError(f"build= returned {type(root).__name__}: it returns the root of the tree for a state")
@@ -157,7 +157,7 @@ class Thread(Generic[S]):
         runner, context = self.runner, self.runner.context
         is_on = runner.phase not in REST
         is_cut = runner.parked is not None and runner.root.status is not Status.RUNNING
-        return RunRecord(
+        record = RunRecord(
             schema_version=self._version,
             fingerprint=fingerprint(runner.root),
             thread_id=self.thread_id or "",
@@ -167,11 +167,12 @@ class Thread(Generic[S]):
             state=StateRecord.model_validate(runner.manager.dump_checkpoint()),
             inner=self._inner_states(),
             position=runner.parked if is_cut else dump_position(runner.root),
-            questions=context.interaction.dump(),
             journal=context.journal.dump(),
             usage=replace(context.usage),
             asked=context.asked,
-        ).dump()
+        )
+        record.keep_read(context.interaction.current())
+        return record.dump()
 
     def _inner_states(self) -> dict[str, StateRecord]:
         """Return the states of agents inside of this one, by path."""
@@ -238,7 +239,7 @@ class Thread(Generic[S]):
             manager = getattr(node, "inner_state", None)
             state = inner.get(path_of(node)) if manager is not None else None
             if manager is not None and state is not None:
-                manager.load_checkpoint(dict(state))
+                manager.load_checkpoint(vars(state))
 
         load_position(runner.root, runner.parked, keeps=keeps_running, adopt=adopt, waiting=self._waiting)
         self._is_loaded = runner.parked is not None
@@ -264,7 +265,7 @@ class Thread(Generic[S]):
         """Make a new thread the current one, with what it has of state and questions."""
         runner, context = self.runner, self.runner.context
         if state is not None:
-            runner.manager.load_checkpoint(dict(state))
+            runner.manager.load_checkpoint(vars(state))
         if self.thread_id is not None:
             if state is None:
                 runner.manager.initialize()

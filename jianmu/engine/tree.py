@@ -37,6 +37,8 @@ def segment(node: Behaviour) -> str:
 
 def path_of(node: Behaviour) -> str:
     """Return a node's path, the names from the root: `"agent/loop/think"`."""
+    if node.parent is None:
+        return escape(node.name)
     return "/".join(segment(above) for above in reversed([node, *ancestors(node)]))
 
 

@@ -254,8 +254,7 @@ def _entries(record: RunRecord) -> dict[str, Entry]:
 
 def _waiting(record: RunRecord) -> list[Record]:
     """Return the questions whose ends were not delivered yet."""
-    found = [Record.model_validate(one) for one in record.questions["records"]]
-    return [one for one in found if one.consumed_at is None and not one.unused]
+    return [one for one in record.records if one.consumed_at is None and not one.unused]
 
 
 async def play(spec: Spec, way: str, seed: int) -> Any:
