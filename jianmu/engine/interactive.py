@@ -166,8 +166,8 @@ class InteractiveNode(NodeMixin, Behaviour):
     def _ask(self, request: Request, *, is_again: bool = False) -> Status:
         """Ask and wait."""
         if not isinstance(cast("object", request), Request):
-            path = self.context.path
-            raise SetupError(f"node '{path}' returned {request!r} from request(): return a Request", path=path)
+            path, kind = self.context.path, type(request).__name__
+            raise SetupError(f"node '{path}' returned {kind} from request(): return a Request", path=path)
         context = self.context
         key = request.key or self.name
         before = context.asked_before

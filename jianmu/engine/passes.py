@@ -7,7 +7,6 @@ second time by being looked at holds its result until the activation of that com
 from __future__ import annotations
 
 import itertools
-import reprlib
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, cast  # Any: each kind of branch has its own class of nodes, and its own places
@@ -202,11 +201,16 @@ class Pass:
             self.culprit = node
 
 
+def status_said(status: object) -> str:
+    """Return what an error tells of what stands for a status: of a value its type only."""
+    return str(status) if status is None or isinstance(status, Status) else type(status).__name__
+
+
 def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
     """Return the error for a node that returned what is no result."""
     path = path_of(node)
     return InvalidStatusError(
-        f"node '{path}' returned {reprlib.repr(status)}: "
+        f"node '{path}' returned {status_said(status)}: "
         "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
         path=path,
     )

@@ -58,9 +58,9 @@ def save_upload(folders: ThreadFolders, thread_id: str, filename: str, data: byt
     """
     call = 'save_upload(ThreadFolders("./threads"), thread_id, "sales.csv", data)'
     if not isinstance(folders, ThreadFolders):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        raise SetupError(f"write {call}, not save_upload({folders!r}, ...): the folders are those of the agent's parts")
+        raise SetupError(f"write {call}, with the folders of the agent's parts, not a {type(folders).__name__}")
     if not isinstance(filename, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
-        raise SetupError(f"{call} takes the name of the file as a text, not {filename!r}")
+        raise SetupError(f"{call} takes the name of the file as a text, not {type(filename).__name__}")
     if not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
         raise SetupError(f"{call} takes the bytes of the file, not a {type(data).__name__}: write text.encode()")
     files, (stem, ending) = folders.files(thread_id), os.path.splitext(_plain_name(filename))  # noqa: PTH122  # of a name

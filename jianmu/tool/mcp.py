@@ -172,7 +172,7 @@ def mcp_stdio(
         SetupError: an option has another shape. That there is no such program is found when the box is opened.
     """
     if isinstance(args, str):
-        raise SetupError(f'mcp_stdio(command, args) takes a program and a list, mcp_stdio("uvx", ["x"]), not {args!r}')
+        raise SetupError('mcp_stdio(command, args) takes a program and a list, mcp_stdio("uvx", ["x"]), not one text')
     program = Command(command, [*map(os.fspath, args)], dict(env or {}), cwd, grace)
     return MCPToolbox(lambda log: lambda lost: process_streams(program, lost, log), Path(command).name, **options)
 

@@ -107,4 +107,5 @@ def checked_url(url: object) -> str:
     """
     if isinstance(url, str) and url.startswith(("http://", "https://")):
         return url
-    raise SetupError(f"mcp_http(url) takes an address such as 'http://localhost:8000/mcp', not {url!r}")
+    told = "one that begins otherwise" if isinstance(url, str) else type(url).__name__  # it may have a password in it
+    raise SetupError(f"mcp_http(url) takes an address such as 'http://localhost:8000/mcp', not {told}")

@@ -276,8 +276,11 @@ async def test_without_the_extra_the_line_to_install_is_told(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: mcp_http("localhost:8000"), r"an address such as 'http://localhost:8000/mcp', not 'localhost:8000'"),
-        (lambda: mcp_stdio("uvx", "server"), r"a program and a list, mcp_stdio\(\"uvx\", \[\"x\"\]\), not 'server'"),
+        (
+            lambda: mcp_http("localhost:8000"),
+            r"an address such as 'http://localhost:8000/mcp', not one that begins otherwise",
+        ),
+        (lambda: mcp_stdio("uvx", "server"), r"a program and a list, mcp_stdio\(\"uvx\", \[\"x\"\]\), not one text"),
         (lambda: mcp_stdio("x", timeout=0), r"timeout=0: it takes a number of seconds above 0"),
         (lambda: mcp_stdio("x", connect_timeout=-1), r"connect_timeout=-1: it takes a number of seconds above 0"),
     ],
