@@ -65,8 +65,8 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together; a cost that one of them does not know is left out."""
-        mine, theirs = self.__dict__, other.__dict__
-        sums = {name: (mine[name] or 0) + count for name, count in theirs.items() if count is not None}
+        mine, more = self.__dict__, other.__dict__.items()
+        sums = {name: (mine[name] or 0) + n for name, n in more if n or type(n) is float}  # a cost of 0.0 is known
         return self.model_copy(update=sums)
 
 

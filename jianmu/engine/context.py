@@ -81,7 +81,6 @@ class NodeContext:
         path: the node's path.
         asked_here: the questions that the node has asked in this process.
         is_read_only: whether the node is only looked at.
-        scope: what stands before the keys of questions and effects; see `within`.
         tool_call_id: the tool call that questions are about.
         effect: the effect that a part of the work is; what it writes may be written again.
         wrote: what a part of the work has written that must not be written again.
@@ -89,7 +88,7 @@ class NodeContext:
     """
 
     __slots__ = ("_bindings", "_ports", "activity", "asked_here", "effect", "is_read_only", "manager", "no_questions",
-                 "node", "path", "run", "scope", "tool_call_id", "wrote")  # fmt: skip
+                 "node", "path", "run", "scoped", "tool_call_id", "wrote")  # fmt: skip
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
         self.run = run
@@ -99,13 +98,18 @@ class NodeContext:
         self.is_read_only = False
         self.path = path
         self.node = node
-        self.scope = ""
+        self.scoped: Callable[[], str] | None = None
         self.tool_call_id: str | None = None
         self.effect: Entry | None = None
         self.wrote: str | None = None
         self.no_questions: str | None = None
         self._ports: Mapping[str, Port] = getattr(node, "declared_ports", {})
         self._bindings: Mapping[str, Binding] = getattr(node, "port_bindings", {})
+
+    @property
+    def scope(self) -> str:
+        """What stands before the keys of questions and effects; see `within`."""
+        return "" if self.scoped is None else self.scoped()
 
     @property
     def deps(self) -> Any:
@@ -176,9 +180,10 @@ class NodeContext:
         if activity is None or activity.live is None:
             return
         self._refuse_condition("write state")
-        holder = self if self.scope else activity.live
+        holder = self if self.scoped else activity.live
         if holder.wrote is None and ACTING.get() is self.effect:
-            holder.wrote = next((name for name in fields if self.manager.has_reducer(name)), None)
+            folded = self.manager.schema.folded
+            holder.wrote = next((name for name in fields if name in folded), None)
 
     # Ports
 
@@ -282,15 +287,16 @@ class NodeContext:
         scope = OnceScope(self.origin(), used, self.run.halt_timeout, self.ask, self.run.sync)
         return await self.run.journal.once(scope, self.scope + key, fn, *args, **options)
 
-    def within(self, scope: str, tool_call_id: str | None = None) -> NodeContext:
+    def within(self, scope: str | Callable[[], str], tool_call_id: str | None = None) -> NodeContext:
         """Return the same context for a part of the node's work, whose keys have `scope` before them.
 
         Args:
-            scope: tells the keys of this part from those of others.
+            scope: tells the keys of this part from those of others; a function is called when there is a key.
             tool_call_id: shown with the questions that are asked there.
         """
         part = self.copied()
-        part.scope, part.tool_call_id = f"{self.scope}{scope}/", tool_call_id or self.tool_call_id
+        part.scoped = lambda: f"{self.scope}{scope if isinstance(scope, str) else scope()}/"
+        part.tool_call_id = tool_call_id or self.tool_call_id
         part.effect, part.wrote = ACTING.get(), None
         return part
 
@@ -298,7 +304,7 @@ class NodeContext:
         """Return the same context, to be changed."""
         made = NodeContext(self.run, self.manager, self.node, self.path)
         made.activity, made.asked_here, made.is_read_only = self.activity, self.asked_here, self.is_read_only
-        made.scope, made.tool_call_id, made.effect = self.scope, self.tool_call_id, self.effect
+        made.scoped, made.tool_call_id, made.effect = self.scoped, self.tool_call_id, self.effect
         made.wrote, made.no_questions = self.wrote, self.no_questions
         return made
 
@@ -319,7 +325,7 @@ class NodeContext:
         self._refuse_condition("ask")
         if self.no_questions is not None:
             raise RunError(self.no_questions, path=self.path)
-        field = self.wrote if self.scope else activity.live.wrote
+        field = self.wrote if self.scoped else activity.live.wrote
         if field is not None:
             text = (
                 f"node '{self.path}' has written '{field}', which has a reducer, before it asks: after the answer it "

@@ -173,6 +173,8 @@ class _Speech:
 
 def _turn(said: Script, request: ModelRequest) -> Turn:
     """Return the turn that a line of a script is short for."""
+    if callable(said):
+        return _turn(said(request), request)
     match said:
         case Turn():
             return said
@@ -182,10 +184,8 @@ def _turn(said: Script, request: ModelRequest) -> Turn:
             return Turn(calls=(said,))
         case BaseException():
             return Turn(error=said)
-        case Sequence():
-            return Turn(calls=said)
         case _:
-            return _turn(said(request), request)
+            return Turn(calls=said)
 
 
 def _pieces(text: str | Sequence[str]) -> Sequence[str]:

@@ -87,7 +87,7 @@ class Approvals:
             else:
                 problem = "The edited arguments are no JSON object."
             if problem is not None:
-                return Wish(wish.call, wish.tool, wish.key, f"The edit cannot be used. {problem}\n")
+                return Wish(wish.call, wish.tool, wish.turn, f"The edit cannot be used. {problem}\n")
         if given.remember:
             self._keep(context, call, given)
         return _verdict(call, given.approved, given.reason, is_edited=call is not wish.call)

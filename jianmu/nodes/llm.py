@@ -89,7 +89,7 @@ class AgentLLMNode(ModelNode):
         self.namespace = namespace
         self._places: dict[str, str | None] = {}
         self._folded = set[str]()
-        self._answers: list[str] = []
+        self._answers: dict[str, Clear] = {}
         self._skills: Sequence[Skill] = ()
         self._known = KnownIds()
 
@@ -115,7 +115,7 @@ class AgentLLMNode(ModelNode):
         self._places = places_of(self, self.namespace)
         self._folded = {name for name in self._places if self.context.manager.has_reducer(name)}
         fields = self.context.manager.schema.fields
-        self._answers = [name for name in ANSWERS if name in fields and not fields[name].info.is_required()]
+        self._answers = {name: Clear() for name in ANSWERS if name in fields and not fields[name].info.is_required()}
         if "streaming_output" in self._places:
             _refuse_shared(self)
         for one in self._tools.tools:
@@ -161,7 +161,7 @@ class AgentLLMNode(ModelNode):
         if not message.tool_calls:
             fields |= {"final_answer": self._answer(message, value), "done": True}
         else:
-            fields |= {name: Clear() for name in self._answers}
+            fields |= self._answers
         text = shown.rest()
         if text is not None:
             fields["streaming_output"] = text

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
 import anyio
@@ -201,7 +202,7 @@ class ToolExecutor(AsyncNode):
         else:
             text, tool = self._refusal(turn, place), tools.get(call.name)
             if text is None and tool is not None:
-                return Wish(call, tool, turn.scope(call))
+                return Wish(call, tool, turn)
             text = text or turn.broken_off(place, self.context) or tools.missing(call.name)
         turn.fail(place, text)
         return None
@@ -268,7 +269,7 @@ class ToolExecutor(AsyncNode):
 
         async def act(*_: object) -> CallOutcome:  # what tells this call from others is given for the journal
             turn.begun.add(work.place)
-            part = context.within(turn.scope(call), call.id)
+            part = context.within(partial(turn.scope, call), call.id)
             if context.run.events.is_heard:
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
             result = await _called(whole, call, part)

@@ -22,6 +22,7 @@ _PLAIN = re.compile(r"[\w.:-]{1,100}")
 """Ids that can stand in a key."""
 
 _EDIT_CHARS = 10_000
+_ONE_CALL = Usage.model_construct(tool_calls=1)  # see model/scripted.py: nothing is validated at import
 
 CUT_OFF = "was cut off, since its turn was ended; whether it took effect is not known."
 NOT_CALLED = "was not called, since its turn was ended before."
@@ -86,8 +87,9 @@ class Turn:
 
     def enter(self) -> None:
         """Forget what has become of calls: the node is entered, and looks at them anew."""
-        for known in (self.outcomes, self.begun, self._untold):
-            known.clear()
+        self.outcomes.clear()
+        self.begun.clear()
+        self._untold.clear()
 
     def scope(self, call: ToolCall) -> str:
         """Return what stands before the keys of a call; a model may use an id in one reply after the other."""
@@ -120,8 +122,9 @@ class Turn:
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=is_error))
         if made:
             results = [tool_result(call.id, one.content, is_error=one.is_error) for call, one in made]
-            used = conversation.counted(context, Usage(tool_calls=len(self.counted))) if self.counted else None
-            conversation.append(context, results, used)
+            count = len(self.counted)
+            used = _ONE_CALL if count == 1 else Usage(tool_calls=count)
+            conversation.append(context, results, conversation.counted(context, used) if count else None)
 
     def close(self, context: NodeContext) -> None:
         """Give each call a result that has none: what is known of it."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias  # Any: answers
 from jianmu.engine.context import NodeContext
 from jianmu.engine.request import Request
 from jianmu.errors import SetupError
-from jianmu.nodes.turn import CallOutcome, with_edit
+from jianmu.nodes.turn import CallOutcome, Turn, with_edit
 from jianmu.tool.base import Tool
 from jianmu.tool.types import ToolCall, ToolResult
 
@@ -26,14 +26,19 @@ class Wish(NamedTuple):
     Attributes:
         call: as the model wants it.
         tool: what it calls.
-        key: tells its questions from others of the node.
+        turn: what it is a call of.
         problem: why the answer before could not be used.
     """
 
     call: ToolCall
     tool: Tool
-    key: str
+    turn: Turn
     problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells its questions from others of the node."""
+        return self.turn.scope(self.call)
 
 
 class Verdict(NamedTuple):

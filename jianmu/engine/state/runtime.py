@@ -41,8 +41,7 @@ class RuntimeSide(Writes[S]):
 
     def has_reducer(self, name: str) -> bool:
         """Whether an update of this field is folded."""
-        field = self.schema.fields.get(name)
-        return field is not None and field.reducer is not None
+        return name in self.schema.folded
 
     @property
     def lasting_fields(self) -> tuple[str, ...]:

@@ -131,6 +131,7 @@ class Schema:
         self.types: dict[str, Any] = {name: field.annotation for name, field in self.fields.items()}
         self.extra = _extra_field(parts) if model.model_config.get("extra") == "allow" else None
         self.extra_is_typed = parts.extras is not None
+        self.folded = frozenset(name for name, field in self.fields.items() if field.reducer is not None)
         self.required = tuple(name for name, info in infos.items() if info.is_required())
         self.aliases = _aliases(infos)
         self.input_fields = tuple(name for name in infos if found[name].in_input)
