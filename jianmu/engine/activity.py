@@ -85,8 +85,9 @@ class Activity:
     def begin(self) -> None:
         """Ask for a start, after the pass."""
         self.result = self.error = None
-        self.is_waiting = False
-        self.tasks.waiting.pop(self, None)
+        if self.is_waiting:
+            self.is_waiting = False
+            self.tasks.waiting.pop(self, None)
         self.tasks.wanted[self] = None
 
     def resume(self, questions: Collection[str]) -> None:
@@ -142,24 +143,20 @@ class Activity:
         if error is not None and is_suspension(error):
             self.is_waiting = True
             self.tasks.waiting[self] = None
-        elif error is not None:
-            self.error = error
+        elif error is None and status in RESULTS and not live.has_asked:
+            self.result = status
         else:
-            self._take(live, status)
-        if self.error is not None:
+            self.error = error if error is not None else self._no_result(live, status)
             self.tasks.failed[self] = None
         self.tasks.signal()
 
-    def _take(self, live: Live, status: Any) -> None:
-        """Take a status, if it is one and the coroutine did not swallow its suspension."""
+    def _no_result(self, live: Live, status: Any) -> Exception:
+        """Return the error for a coroutine that swallowed its suspension, or returned what is no result."""
         if live.has_asked:
             text = f"node '{self.path}' caught its suspension: write `except Exception`, which lets it through"
-            self.error = SwallowedSuspensionError(text, path=self.path)
-        elif status in RESULTS:
-            self.result = status
-        else:
-            text = f"node '{self.path}' returned {status!r} from update_async(): return Status.SUCCESS or FAILURE"
-            self.error = InvalidStatusError(text, path=self.path)
+            return SwallowedSuspensionError(text, path=self.path)
+        text = f"node '{self.path}' returned {status!r} from update_async(): return Status.SUCCESS or FAILURE"
+        return InvalidStatusError(text, path=self.path)
 
 
 class Tasks:
@@ -223,8 +220,7 @@ class Tasks:
             halting, self.halting = self.halting, []
             for live in halting:
                 self._cancel(live)
-        if self.wanted:
-            self.start_ready()
+        self.start_ready()
 
     def start_ready(self) -> None:
         """Start every coroutine that was asked for and has no cleanup to wait for."""
@@ -376,7 +372,8 @@ class Tasks:
     def _end(self, live: Live) -> None:
         """Forget an entry that has ended and let go what waited for it."""
         self.lives.pop(live, None)
-        self.cleaning.pop(live, None)
+        if live.is_halted:
+            self.cleaning.pop(live, None)
         if live.activity.live is live:
             live.activity.live = None
         if live.watch is not None:

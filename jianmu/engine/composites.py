@@ -50,7 +50,9 @@ def ordered(passing: Status) -> Step:
             if done.status is not passing:
                 return _end(run, node, index, done, is_sequence)
             index += 1
-        rest = _from(node.children, index)
+        rest = iter(node.children)  # sees edits as a loop over the list does
+        if index:
+            rest.__setstate__(index)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # every list iterator has it
         child, stopper = _sweep(run, node, rest, passing)
         index = len(node.children) - length_hint(rest) - 1
         if child is None:
@@ -103,15 +105,16 @@ def walked(run: Pass, node: Any, kind: Kind) -> tuple[Behaviour, Kind]:
     start = Walked(len(run.nodes))
     while kind.walks and node.status is RUNNING and node.memory and getattr(node.tick, "__func__", None) is kind.tick:
         index, children = getattr(node, "jianmu_parked", NOWHERE)[0], node.children
-        if index >= len(children) or children[index] is not node.current_child:
+        child: Behaviour = node.current_child
+        if index >= len(children) or children[index] is not child:
             break
-        child: Behaviour = children[index]
         below = KINDS.get(type(child)) or run.kind_of(type(child))
         if below.inline is opaque:
             break
         if index and kind.step is selector:
             run.reset(children[:index])
-        run.polled = run.polled or kind.polled
+        if kind.polled:
+            run.polled = True
         run.nodes.append(node)
         run.places.append(start)
         node, kind = child, below
@@ -134,14 +137,6 @@ def _place(node: Sequence | Selector) -> int:
     return place if place < len(children) else 0
 
 
-def _from(children: list[Behaviour], index: int) -> Iterator[Behaviour]:
-    """Return an iterator over a list from an index on, which sees edits as a loop over the list does."""
-    rest = iter(children)
-    if index:
-        rest.__setstate__(index)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # every list iterator has it
-    return rest
-
-
 def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Status | None) -> Found:
     """Tick leaves of the rest, until a child is none, or has another status than `passing` (None: any will do)."""
     is_quick: bool | None = None
@@ -150,14 +145,15 @@ def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Statu
         kind = KINDS.get(type(child)) or run.kind_of(type(child))
         if kind.inline is None:
             return child, None
-        run.polled = run.polled or kind.polled
-        if is_quick is None and kind.is_plain:
-            is_quick = run.trace is None and _looks_plain(node)
-        if is_quick and kind.is_plain:
-            child, stopper = _sweep_plain(run, node, child, rest, passing)
-            if stopper is not None:
-                return None, stopper
-            continue
+        if kind.polled:
+            run.polled = True
+        if kind.is_plain:
+            is_quick = run.trace is None and _looks_plain(node) if is_quick is None else is_quick
+            if is_quick:
+                child, stopper = _sweep_plain(run, node, child, rest, passing)
+                if stopper is not None:
+                    return None, stopper
+                continue
         if passing is SUCCESS:
             node.current_child = child
         is_own = getattr(child.tick, "__func__", None) is kind.tick

@@ -107,12 +107,15 @@ def raise_first(raised: list[Raised]) -> None:
 
 def stop_itself(node: Behaviour, status: Status, trace: Trace | None) -> None:
     """Call a `stop` that a class overrides, and tell of all nodes that it made INVALID."""
-    live = [each for each in walk(node) if each.status is not INVALID] if trace else []
+    if trace is None:
+        node.stop(status)
+        return
+    live = [each for each in walk(node) if each.status is not INVALID]
     try:
         node.stop(status)
     finally:
         for each in live:
-            if trace and each.status is INVALID:
+            if each.status is INVALID:
                 trace("halted", each)
 
 

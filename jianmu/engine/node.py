@@ -148,7 +148,9 @@ class AsyncNode(NodeMixin, Behaviour):
     def update(self) -> Status:
         """Return the coroutine's result, or RUNNING."""
         activity = (self._context or self.context).activity
-        return RUNNING if activity is None else activity.poll()
+        if activity is None:
+            return RUNNING
+        return activity.poll() if activity.error is not None else activity.result or RUNNING
 
     def tick_direct(self, run: Pass) -> Status:
         """Tick the node: ask for a start, hold a result, or report it."""
@@ -158,7 +160,7 @@ class AsyncNode(NodeMixin, Behaviour):
             path = context.path
             raise SetupError(f"node '{path}' is asynchronous: run it with Agent(root)", path=path)
         if self.status is not RUNNING:
-            if self.status in RESULTS and self.is_held():
+            if self.status is not INVALID and self.is_held():
                 return self._hold(activity)
             run.enter(self)
             self._begin(context, activity, run.number)

@@ -151,7 +151,15 @@ class Pass:
             InvalidStatusError: the status is not SUCCESS, FAILURE or RUNNING.
         """
         if status is SUCCESS or status is FAILURE:
-            self._stop(node, status)
+            how = STOPS.get(type(node).stop)
+            if how == "parallel":
+                self.halt_running(node.children)
+            if how is None:
+                stop_itself(node, status, self.trace)
+            else:  # what py_trees' stop does, apart from its log line
+                node.terminate(status)
+            if how == "decorator" and (child := cast("Decorator", node).decorated).status is RUNNING:
+                self.halt(child)
             node.status = status
             if self.trace is not None:
                 self.trace("finished", node)
@@ -160,18 +168,6 @@ class Pass:
         else:
             raise invalid_status(node, status)
         return status
-
-    def _stop(self, node: Behaviour, status: Status) -> None:
-        """Do what py_trees' `stop` does with SUCCESS or FAILURE; the status is set by the caller."""
-        how = STOPS.get(type(node).stop)
-        if how is None:
-            stop_itself(node, status, self.trace)
-            return
-        if how == "parallel":
-            self.halt_running(node.children)
-        node.terminate(status)
-        if how == "decorator" and (child := cast("Decorator", node).decorated).status is RUNNING:
-            self.halt(child)
 
     def halt(self, node: Behaviour) -> None:
         """Stop a subtree with INVALID."""

@@ -93,6 +93,7 @@ class ReactiveRunner(Generic[S]):
         self._is_stalled = False
         self.thread = 0
         self._mark = 0.0
+        self._always_rests = bool(self.options.human or self.options.min_interval)
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
         self._unsubscribe: Callable[[], None] | None = None
@@ -209,7 +210,7 @@ class ReactiveRunner(Generic[S]):
         """Whether the next pass can begin at once, now that other tasks had their turn; their time is counted."""
         self._count_time(counts)
         self.tasks.raise_fatal()
-        return self.pace.is_woken and not (self._stop or self.options.human or self.options.min_interval)
+        return self.pace.is_woken and self._stop is None and not self._always_rests
 
     async def _rest(self, until_suspend: bool) -> End | None:
         """Wait until the next pass is due, or until the run ends; at least one scheduling point."""

@@ -125,7 +125,10 @@ class Ticker(Pass):
                 for node in nodes[start:]:
                     node.status = RUNNING
                 del places[start + 1 :], nodes[start + 1 :]
-            done = self._leave()
+            places.pop()
+            done = nodes.pop()
+            if self.visit is not None:
+                self.visit(done)
         return None
 
     def _leave(self) -> Behaviour:

@@ -54,10 +54,10 @@ class StockTimers:
 
     def resume(self) -> None:
         """Give the paused Timeouts their remaining time back; called before a pass."""
-        for node, remaining in self._paused.items():
+        while self._paused:
+            node, remaining = self._paused.popitem()
             if isinstance(node, Timeout):
                 node.finish_time = time.monotonic() + remaining
-        self._paused.clear()
 
     def due(self, nodes: list[Behaviour], now: float) -> float | None:
         """Return when the next of these timers is due on the run's clock, or None."""
