@@ -54,6 +54,7 @@ class Compact(Part, RequestProjection):
 
     reads: ClassVar[tuple[str, ...]] = ("messages", "summary_text", "summary_upto", "repeats")
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
+    twice: ClassVar[str] = "the conversation would be summarised"
 
     def __init__(
         self,

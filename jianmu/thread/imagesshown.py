@@ -18,7 +18,7 @@ from jianmu.nodes.projections import ADDED, RequestProjection
 from jianmu.thread.files import ThreadFiles
 from jianmu.thread.images import LARGEST, digest_of, image_type
 from jianmu.thread.items import ViewedImage
-from jianmu.thread.part import Kinds, Part, nodes_around
+from jianmu.thread.part import Kinds, Part, nodes_above, nodes_around
 from jianmu.thread.paths import ThreadFolders, checked_folders
 from jianmu.tool.types import ImageBytes, TextPart
 
@@ -49,6 +49,7 @@ class ShownImages(Part, RequestProjection):
     reads: ClassVar[tuple[str, ...]] = ("viewed_images",)
     writes: ClassVar[tuple[str, ...]] = ("viewed_images",)
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
+    twice: ClassVar[str] = "each image would be shown"
 
     def __init__(self, name: str, child: Behaviour, *, folders: ThreadFolders) -> None:
         super().__init__(name, child)
@@ -114,11 +115,23 @@ class ForgetImages(Part, Node):
     requires: ClassVar[Kinds] = (ShownImages,)
     after: ClassVar[Kinds] = (AgentLLMNode, ShownImages)
 
+    def concerns(self, node: Behaviour) -> bool:
+        """Whether a node shows the images that are forgotten here, or is shown them."""
+        sources = self._sources()
+        return node in sources or any(above in sources for above in nodes_above(node))
+
+    def _sources(self) -> list[ShownImages]:
+        """Return what shows the images: what stands above, else what comes earlier, else all there are."""
+        around = nodes_around(self)
+        for among in (nodes_above(self), around[: around.index(self)], around):
+            if found := [node for node in among if isinstance(node, ShownImages)]:
+                return found
+        return []
+
     def update(self) -> Status:
         """Forget them."""
-        for source in nodes_around(self):
-            if isinstance(source, ShownImages):
-                source.forget()
+        for source in self._sources():
+            source.forget()
         return Status.SUCCESS
 
 

@@ -18,7 +18,6 @@ from py_trees.common import Status
 
 from jianmu.engine.control import Steps
 from jianmu.engine.questions import digest
-from jianmu.engine.tree import ancestors, path_of
 from jianmu.errors import SetupError
 from jianmu.model.base import ModelRequest
 from jianmu.nodes import conversation
@@ -67,6 +66,7 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
     reads: ClassVar[tuple[str, ...]] = ("messages", "repeats")
     writes: ClassVar[tuple[str, ...]] = ("repeats",)
     wraps: ClassVar[Kinds] = (AgentLLMNode, ToolExecutor)
+    twice: ClassVar[str] = "each call would count"
 
     def __init__(
         self,
@@ -84,15 +84,6 @@ class LoopGuard(Part, RequestProjection, CallDecorator):
             raise SetupError(f"{call_of(self, 'stop')} takes whole numbers, 2 <= warn <= stop <= most, not {given}")
         self._warn, self._stop, self._most = warn, stop, most
         self._exempt = names_of(self, "exempt", exempt)
-
-    def on_bound(self) -> None:
-        """Refuse a guard inside of another one: each call would count twice."""
-        super().on_bound()
-        for above in ancestors(self):
-            if getattr(above, "inner_state", None) is not None:
-                break
-            if isinstance(above, LoopGuard):
-                raise self._refused(f"stands below '{path_of(above)}', and each call would count twice: leave one out")
 
     def initialise(self) -> None:
         """Begin without a refused call that the model has gone on with; what it has called in this run stays."""

@@ -29,11 +29,12 @@ class Part(NodeMixin, Behaviour):
     Attributes:
         reads: the fields that it reads.
         writes: the fields that it writes; the schema has both.
-        requires: kinds of nodes of which the tree has one each.
-        before: kinds whose nodes all come later in the tree's order: parents first, then from left to right. Those that
+        requires: kinds of nodes of which the tree has one each that has to do with it.
+        before: kinds whose nodes come later in the tree's order: parents first, then from left to right. Those that
             may be at work at the same time come neither later nor earlier.
-        after: kinds whose nodes all come earlier.
+        after: kinds whose nodes come earlier. Of both only those that it `concerns`.
         wraps: kinds of nodes of which there is one each below it.
+        twice: what would happen twice if another one of its kind stood above it.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -42,6 +43,7 @@ class Part(NodeMixin, Behaviour):
     before: ClassVar[Kinds] = ()
     after: ClassVar[Kinds] = ()
     wraps: ClassVar[Kinds] = ()
+    twice: ClassVar[str] = ""
 
     def on_bound(self) -> None:
         """Refuse a schema without the fields, and a tree in another order.
@@ -52,10 +54,17 @@ class Part(NodeMixin, Behaviour):
         require_fields(self, *self.reads, *self.writes)
         around = nodes_around(self)
         for kind in () if any(map(_builds_later, around)) else self.requires:
-            if not any(isinstance(node, kind) for node in around):
+            if not any(isinstance(node, kind) and _concerns(node, self) for node in around):
                 raise self._refused(f"needs {_a(kind)} in its tree: put {kind.__name__}(...) {self._side(kind)}")
         self._check_below()
         self._check_order(around)
+        for above in nodes_above(self):
+            if self.twice and getattr(above, "twice", "") == self.twice:
+                raise self._refused(f"stands below '{path_of(above)}', and {self.twice} twice: leave one out")
+
+    def concerns(self, node: Behaviour) -> bool:
+        """Whether a node of a kind in `before` or `after` has to do with this one; the others may stand anywhere."""
+        return True
 
     def _check_below(self) -> None:
         below = [*_on_this_state(self)]
@@ -73,15 +82,15 @@ class Part(NodeMixin, Behaviour):
 
     def _check_order(self, around: Sequence[Behaviour]) -> None:
         for node in beside(self):
-            if isinstance(node, (*self.before, *self.after)):
+            if isinstance(node, (*self.before, *self.after)) and self.concerns(node):
                 side = "before" if isinstance(node, self.before) else "after"
                 raise self._refused(f"may be at work at the same time as '{path_of(node)}': put it {side} that node")
         place = next(place for place, node in enumerate(around) if node is self)
         for node in around[:place]:
-            if isinstance(node, self.before):
+            if isinstance(node, self.before) and self.concerns(node):
                 raise self._refused(f"comes after '{path_of(node)}', which uses what it does: put it before that node")
         for node in around[place + 1 :]:
-            if isinstance(node, self.after):
+            if isinstance(node, self.after) and self.concerns(node):
                 raise self._refused(f"comes before '{path_of(node)}', whose work it uses: put it after that node")
 
     def _side(self, kind: type[Behaviour]) -> str:
@@ -146,6 +155,10 @@ def _on_this_state(top: Behaviour) -> Iterator[Behaviour]:
 def _builds_later(node: Behaviour) -> bool:
     """Whether a node builds its children when it is entered: it had none when it was bound."""
     return isinstance(node, Composite) and not getattr(node, "bound_children", len(node.children))
+
+
+def _concerns(node: Behaviour, other: Behaviour) -> bool:
+    return not isinstance(node, Part) or node.concerns(other)
 
 
 def _a(kind: type[Behaviour]) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from py_trees.common import Status
 
 from jianmu.engine.context import NodeContext
+from jianmu.engine.tree import path_of
 from jianmu.errors import StateWriteError
 from jianmu.message import Message, human, system
 from jianmu.model.base import ChatModel, Settings
@@ -15,7 +16,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.base import FINITE, Number, Option, Shape
 from jianmu.nodes.llm import AgentLLMNode
 from jianmu.thread.asking import Nobody, SideModelNode
-from jianmu.thread.part import Kinds, Part
+from jianmu.thread.part import Kinds, Part, nodes_around
 from jianmu.thread.title import give_title, printed, title_of_text
 
 PROMPT = (
@@ -69,6 +70,13 @@ class Title(Part, SideModelNode):
     def fallback(context: NodeContext) -> None:
         """Give a thread without a title one from the person's text, and ask no model: the cleanup of a Finally."""
         _give(context, title_of_text(conversation.messages_of(context)), by="text")
+
+    def on_bound(self) -> None:
+        """Refuse a second one: a thread has one title."""
+        super().on_bound()
+        other = next((node for node in nodes_around(self) if isinstance(node, Title) and node is not self), None)
+        if other is not None:
+            raise self._refused(f"and '{path_of(other)}' both give the thread its title: leave one out")
 
     async def _work(self) -> Status:
         messages = conversation.messages_of(self.context)

@@ -74,6 +74,7 @@ class PlanReminder(Part, RequestProjection):
     is_late: ClassVar[bool] = True
     reads: ClassVar[tuple[str, ...]] = ("todos", "messages")
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
+    twice: ClassVar[str] = "the model would be reminded"
 
     def project(self, request: ModelRequest, snapshot: Any) -> ModelRequest:
         """Return the request with the open items at its end, if they are to be told."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast  # Any: JSON, and snapshots
 
 import anyio.to_thread
+from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 
 from jianmu.engine.node import AsyncNode
@@ -24,7 +25,7 @@ from jianmu.nodes import conversation
 from jianmu.nodes.llm import AgentLLMNode
 from jianmu.thread.files import VIRTUAL, TakenError, ThreadFiles, parts_of, virtual
 from jianmu.thread.items import UploadedFile
-from jianmu.thread.part import Kinds, Part
+from jianmu.thread.part import Kinds, Part, nodes_above, nodes_around
 from jianmu.thread.paths import ThreadData, ThreadFolders, checked_folders
 from jianmu.tool.types import TextPart
 
@@ -111,8 +112,8 @@ class Uploads(Part, AsyncNode):
 
     The current message is the last of the conversation, if it is a person's. Its files are those that its metadata
     names under `files`, a list or one name, and its parts whose path is virtual. What is not a plain file in the
-    thread's uploads is left out; the feedback, the log and ShownUploads say so. It comes before the model; the first
-    child of the run, after ThreadData.
+    thread's uploads is left out; the feedback, the log and ShownUploads say so. It comes before the model
+    that is told of them; best as the first child of the run, after ThreadData.
     Reads `messages`; writes `uploaded_files`, also over what the caller's input has there.
     SUCCESS when they are written.
     RUNNING while the folder is looked at.
@@ -131,6 +132,11 @@ class Uploads(Part, AsyncNode):
     def __init__(self, name: str | None = None, *, folders: ThreadFolders) -> None:
         super().__init__(name)
         self.folders = checked_folders(f'Uploads("{self.name}", ', folders)
+
+    def concerns(self, node: Behaviour) -> bool:
+        """Whether a model is told of the files; where there is nothing that tells of them, any may be."""
+        tells = [one for one in nodes_around(self) if isinstance(one, Part) and "uploaded_files" in one.reads]
+        return not isinstance(node, AgentLLMNode) or not tells or any(above in tells for above in nodes_above(node))
 
     async def update_async(self) -> Status:
         """Look at the files that the message names."""

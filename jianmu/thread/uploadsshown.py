@@ -52,6 +52,7 @@ class ShownUploads(Part, RequestProjection):
     reads: ClassVar[tuple[str, ...]] = ("uploaded_files", "messages")
     requires: ClassVar[Kinds] = (Uploads,)
     wraps: ClassVar[Kinds] = (AgentLLMNode,)
+    twice: ClassVar[str] = "the model would be told of each file"
 
     def __init__(self, name: str, child: Behaviour, *, folders: ThreadFolders) -> None:
         super().__init__(name, child)

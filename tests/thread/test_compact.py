@@ -404,6 +404,10 @@ def test_trees_and_options_that_cannot_work_are_refused() -> None:
         "node 'compact' (Compact) needs an AgentLLMNode below it: write "
         'Compact("compact", AgentLLMNode(...), model=...)'
     )
+    assert refusal(Compact("outer", Compact("inner", think(), model=None), model=None)) == (
+        "node 'outer/in order/inner' (Compact) stands below 'outer', and the conversation would be summarised twice: "
+        "leave one out"
+    )
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"messages": 0}, "a whole number from 1 up"),
         ({"tokens": 1.5}, "a whole number from 1 up"),

@@ -415,6 +415,76 @@ def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
             build(folders=7)  # pyright: ignore[reportArgumentType]  # a user's mistake
 
 
+def test_of_several_models_only_those_count_that_are_shown_images(tmp_path: Path) -> None:
+    """Others may come before and after; each that is shown images has what forgets them, and is shown them once."""
+    folders = ThreadFolders(tmp_path)
+
+    def shown(name: str, *children: Behaviour) -> Behaviour:
+        return ShownImages(name, InOrder(f"{name} turn", memory=True, children=[*children]), folders=folders)
+
+    def main(*children: Behaviour) -> Behaviour:
+        return InOrder("main", memory=True, children=[*children])
+
+    Agent(
+        main(
+            AgentLLMNode("a", model=ScriptedModel()),
+            shown("one", AgentLLMNode("b", model=ScriptedModel()), ForgetImages("forget")),
+            AgentLLMNode("c", model=ScriptedModel()),
+        ),
+        ThreadState,
+    )
+    Agent(
+        main(
+            shown("one", AgentLLMNode("a", model=ScriptedModel())),
+            ForgetImages("forget"),
+            AgentLLMNode("b", model=ScriptedModel()),
+        ),
+        ThreadState,
+    )
+    pairs = [
+        shown(name, AgentLLMNode(f"{name} thinks", model=ScriptedModel()), ForgetImages(f"{name} forgets"))
+        for name in ("one", "two")
+    ]
+    Agent(main(*pairs), ThreadState)
+    assert refusal(
+        shown(
+            "one",
+            AgentLLMNode("a", model=ScriptedModel()),
+            ForgetImages("forget"),
+            AgentLLMNode("b", model=ScriptedModel()),
+        )
+    ) == (
+        "node 'main/one/one turn/forget' (ForgetImages) comes before 'main/one/one turn/b', whose work it uses: "
+        "put it after that node"
+    )
+    assert refusal(
+        shown("one", AgentLLMNode("a", model=ScriptedModel()), ForgetImages("forget")),
+        shown("two", AgentLLMNode("b", model=ScriptedModel())),
+    ) == ("node 'main/two' (ShownImages) needs a ForgetImages in its tree: put ForgetImages(...) after the model")
+    assert refusal(shown("one", shown("two", AgentLLMNode("a", model=ScriptedModel()), ForgetImages("forget")))) == (
+        "node 'main/one/one turn/two' (ShownImages) stands below 'main/one', and each image would be shown twice: "
+        "leave one out"
+    )
+
+
+async def test_images_of_another_model_are_not_forgotten(tmp_path: Path) -> None:
+    """Of two models that are shown images, each forgets those of its own requests."""
+    folders = ThreadFolders(tmp_path)
+    sources = [ShownImages(name, AgentLLMNode(name, model=ScriptedModel()), folders=folders) for name in ("one", "two")]
+    forget = ForgetImages("forget")
+    turn = InOrder("turn", memory=True, children=[sources[0], forget])
+    made = Agent(InOrder("main", memory=True, children=[turn, sources[1], ForgetImages("other")]), ThreadState)
+    image = ViewedImage(mime_type="image/png", size=1, actual_path="/mnt/user-data/outputs/a.png", digest=None)
+    async with made:
+        made.state_manager.update({"viewed_images": {image.actual_path: image}})
+        sources[1].shown = dict(made.state.viewed_images)  # its request has failed, and is to be made again
+        forget.update()
+        assert [*made.state.viewed_images] == [image.actual_path]
+        sources[0].shown = dict(made.state.viewed_images)
+        forget.update()
+        assert [*made.state.viewed_images] == []
+
+
 def test_a_model_that_would_be_told_that_it_sees_an_image_and_would_not_is_refused(tmp_path: Path) -> None:
     """Nothing above the model that has `view_image` shows images: not beside it, and not around another one either."""
     folders = ThreadFolders(tmp_path)

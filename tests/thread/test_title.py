@@ -274,6 +274,14 @@ async def test_a_failed_first_turn_has_a_title() -> None:
     assert made.state.title == "Tea?"
 
 
+def test_two_titles_are_refused() -> None:
+    """A thread has one title: a second node that gives it would do nothing, or ask in vain."""
+    think = AgentLLMNode("think", model=ScriptedModel())
+    with pytest.raises(SetupError) as caught:
+        Agent(InOrder("main", memory=True, children=[think, Title("one"), Title("two")]), ThreadState)
+    assert str(caught.value) == ("node 'main/one' (Title) and 'main/two' both give the thread its title: leave one out")
+
+
 def test_a_tree_in_another_order_is_refused() -> None:
     """A title before the model that answers, or without one, or without a field for it, is refused."""
     think = AgentLLMNode("think", model=ScriptedModel())

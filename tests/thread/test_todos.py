@@ -315,6 +315,9 @@ def test_trees_in_which_the_plan_cannot_work_are_refused() -> None:
     assert refusal(ThreadState, PlanReminder("plan", HasFinalAnswer("x"))) == (
         "node 'plan' (PlanReminder) needs an AgentLLMNode below it: write PlanReminder(\"plan\", AgentLLMNode(...))"
     )
+    assert refusal(ThreadState, PlanReminder("plan", PlanReminder("again", think()))) == (
+        "node 'plan/again' (PlanReminder) stands below 'plan', and the model would be reminded twice: leave one out"
+    )
     assert refusal(ThreadState, main(think(), FinishPlan("finish"))) == (
         "node 'main/finish' (FinishPlan) needs a PlanReminder in its tree: put PlanReminder(...) around the model"
     )

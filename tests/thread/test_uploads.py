@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jianmu.agent import Agent
 from jianmu.errors import SetupError
 from jianmu.message import FilePart, ImagePart, Message, ai, human, system
 from jianmu.model import ScriptedModel
@@ -21,6 +22,7 @@ from jianmu.thread import (
     ShownUploads,
     ThreadData,
     ThreadFolders,
+    ThreadState,
     TodosState,
     UploadedFile,
     Uploads,
@@ -382,6 +384,16 @@ def test_trees_in_another_order_are_refused(tmp_path: Path) -> None:
         "node 'main/files' (ShownUploads) needs an Uploads in its tree: put Uploads(...) before it"
     )
     assert "needs the field messages" in refusal(Uploads("up", folders=folders), schema=TodosState)
+    told = ShownUploads("files", AgentLLMNode("answer", model=ScriptedModel()), folders=folders)
+    Agent(InOrder("main", memory=True, children=[think(), Uploads("up", folders=folders), told]), ThreadState)
+    assert refusal(ShownUploads("files", think(), folders=folders), Uploads("up", folders=folders)) == (
+        "node 'main/up' (Uploads) comes after 'main/files/think', which uses what it does: put it before that node"
+    )
+    twice = ShownUploads("more", ShownUploads("files", think(), folders=folders), folders=folders)
+    assert refusal(Uploads("up", folders=folders), twice) == (
+        "node 'main/more/files' (ShownUploads) stands below 'main/more', and the model would be told of each file "
+        "twice: leave one out"
+    )
     for build in (Uploads, ThreadData):
         with pytest.raises(SetupError, match=rf'{build.__name__}\("x", folders=ThreadFolders\("./threads"\)\)'):
             build("x", folders="threads")  # pyright: ignore[reportArgumentType]  # a user's mistake
