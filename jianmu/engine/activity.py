@@ -23,6 +23,7 @@ from py_trees.common import Status
 from py_trees.composites import Parallel
 
 from jianmu.engine.clock import Clock
+from jianmu.engine.passes import status_said
 from jianmu.engine.questions import Origin
 from jianmu.engine.suspend import is_suspension
 from jianmu.engine.tree import ancestors
@@ -155,7 +156,8 @@ class Activity:
         if live.has_asked:
             text = f"node '{self.path}' caught its suspension: write `except Exception`, which lets it through"
             return SwallowedSuspensionError(text, path=self.path)
-        text = f"node '{self.path}' returned {status!r} from update_async(): return Status.SUCCESS or FAILURE"
+        said = status_said(status)
+        text = f"node '{self.path}' returned {said} from update_async(): return Status.SUCCESS or FAILURE"
         return InvalidStatusError(text, path=self.path)
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from jianmu.agent import Agent
 from jianmu.engine.interactive import InteractiveNode
-from jianmu.engine.node import Node
+from jianmu.engine.node import AsyncNode, Node
 from jianmu.engine.questions import Answer
 from jianmu.engine.request import Request, fail
 from jianmu.errors import InvalidAnswerError, InvalidStatusError, SetupError
@@ -32,6 +32,14 @@ class Plain(Node):
     """Returns what is no status."""
 
     def update(self) -> Any:
+        """Return it."""
+        return {"password": SECRET}
+
+
+class Waiting(AsyncNode):
+    """Returns what is no status, later."""
+
+    async def update_async(self) -> Any:
         """Return it."""
         return {"password": SECRET}
 
@@ -91,7 +99,9 @@ def test_an_address_and_a_command_line_are_not_shown(call: Callable[[str], objec
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(("node", "kind"), [(Plain, InvalidStatusError), (Asking, SetupError)])
+@pytest.mark.parametrize(
+    ("node", "kind"), [(Plain, InvalidStatusError), (Waiting, InvalidStatusError), (Asking, SetupError)]
+)
 async def test_an_error_of_a_node_names_its_path_and_the_type(node: type[Behaviour], kind: type[Exception]) -> None:
     """What it has returned is told as a dict."""
     with pytest.raises(kind) as caught:
