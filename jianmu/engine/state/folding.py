@@ -120,11 +120,11 @@ class Step:
         raw, field, reducer = self.raw, self.field, self.field.reducer
         if isinstance(raw, Op):
             return self._told(raw)
-        if reducer is None:
-            return self._replaced(raw)
         refuse_flow(raw)
+        if reducer is None:
+            return checked(field, field.full, raw, self.others)
         is_one = reducer.key is not None and type(raw) is not list and isinstance(raw, (Mapping, BaseModel))
-        new = self._checked(field.incoming, [raw] if is_one else raw)
+        new = checked(field, field.incoming, [raw] if is_one else raw, self.others)
         if field.grows:
             if new is None and reducer.fn is operator.add:
                 raise Refused("None cannot be added to a list")

@@ -259,19 +259,21 @@ class StateManager(RuntimeSide[S]):
             raise Refused(f"initialize takes values, or a {schema.model.__name__}, not {type(values).__name__}")
         given = cast("Mapping[str, Value]", values or {})
         if not schema.has_entry_rules:  # aliases are theirs to read
-            given = {step.name: step.raw for step in self._steps(given, None, Step.reset, WRITER.get())}
+            steps = self._steps(given, None, Step.reset, WRITER.get())
+            given = {name: step.raw for name, step in steps.items()}
         return record_of(schema, given)
 
     def _steps(
         self, updates: Mapping[str, Value], namespace: str | None, fold: Callable[[Step], Value], writer: str | None
-    ) -> list[Step]:
-        """Return what a call is to do."""
+    ) -> dict[str, Step]:
+        """Return what a call is to do, by full name."""
         if namespace is not None:
             self.schema.check_namespace(namespace)
         steps: dict[str, Step] = {}
+        fields = self.schema.fields if namespace is None else {}
         try:
             for key, value in updates.items():
-                name, field = self.schema.target(key, namespace)
+                name, field = (key, fields[key]) if key in fields else self.schema.target(key, namespace)
                 if name in steps:
                     raise StateWriteError(f"field '{name}' is given twice, by name and by alias: give one", field=name)
                 if field.info.frozen and name == field.name and fold is not Step.reset:
@@ -281,12 +283,12 @@ class StateManager(RuntimeSide[S]):
             error.path = writer
             error.args = (f"{error}; writer {named(writer)}",)
             raise
-        return list(steps.values())
+        return steps
 
     def _reset(self, scope: Scope, is_meant: Callable[[str], bool]) -> None:
         if self._is_unset:
             return
-        fields = self._scoped(_BELOW[scope])
-        steps = [Step(name, field, Step.reset) for name, field in fields.items() if is_meant(name)]
-        if [1 for step in steps if self._record.held(step.name) is not step.field.plain_default]:
+        fields, held = self._scoped(_BELOW[scope]), self._record.held
+        steps = {name: Step(name, field, Step.reset) for name, field in fields.items() if is_meant(name)}
+        if any(held(name) is not step.field.plain_default for name, step in steps.items()):
             self._apply(steps, WRITER.get(), quiet=True)

@@ -86,8 +86,10 @@ class RuntimeSide(Writes[S]):
 
     def _scoped(self, scopes: tuple[Scope | None, ...]) -> dict[str, StateField]:
         """Return the fields of some scopes, and their variants that are there, by full name."""
-        fields = {**self.schema.fields, **{name: self.schema.field_of(name) for name in self._record.extra}}
-        return {name: field for name, field in fields.items() if field and field.policy.scope in scopes}
+        fields, extra = self.schema.fields, self._record.extra
+        if extra:
+            fields = {**fields, **{name: field for name in extra if (field := self.schema.field_of(name))}}
+        return {name: field for name, field in fields.items() if field.policy.scope in scopes}
 
     def _unset(self) -> UnsetStateError:
         missing = [name for name in self.schema.required if name not in self._record.values]

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
@@ -53,7 +53,7 @@ class Writes(Generic[S]):
         self._listeners = Listeners()
         self._lock = threading.Lock()
         self._locks = {name: threading.Lock() for name in sorted([_EXTRAS, *self.schema.fields])}
-        self._local = threading.local()
+        self._writing: set[int] = set()  # the threads that are inside a write
         self._spent: frozenset[str] = frozenset()
         self._loaded = 0
         self.loads = 0
@@ -78,7 +78,7 @@ class Writes(Generic[S]):
 
     # Carrying out
 
-    def _apply(self, steps: list[Step], writer: str | None, *, quiet: bool = False) -> None:
+    def _apply(self, steps: Mapping[str, Step], writer: str | None, *, quiet: bool = False) -> None:
         """Carry out a write, all of it or nothing; a quiet one commits only what differs."""
 
         def write() -> None:
@@ -98,14 +98,15 @@ class Writes(Generic[S]):
             gone = dict.fromkeys((*self.schema.fields, *old.extra), MISSING)
             self._commit({**gone, **record.values, **record.extra}, record.private, writer, record, marks)
 
-        self._carry_out(exchange, (), writer)
+        self._carry_out(exchange, {}, writer)
 
     def _drop(self, names: Iterable[str], writer: str | None) -> None:
-        self._carry_out(lambda: self._commit(dict.fromkeys(names, MISSING), MISSING, writer), (), writer)
+        self._carry_out(lambda: self._commit(dict.fromkeys(names, MISSING), MISSING, writer), {}, writer)
 
-    def _carry_out(self, deed: Callable[[], None], steps: Sequence[Step], writer: str | None) -> None:
+    def _carry_out(self, deed: Callable[[], None], steps: Mapping[str, Step], writer: str | None) -> None:
         """Do what a write is under its locks, and tell it; refuse one that comes from inside another."""
-        if getattr(self._local, "is_writing", False):
+        thread = threading.get_ident()
+        if thread in self._writing:
             raise StateWriteError(
                 "a write from inside a write was refused: reducers, validators, default factories and functions given "
                 "to transform_field may read the state, and return what is to be written",
@@ -114,26 +115,27 @@ class Writes(Generic[S]):
         problem, locks = None, self._needed(steps)
         for lock in locks:
             lock.acquire()
-        self._local.is_writing = True
+        self._writing.add(thread)
         try:
             deed()
         except Refused as error:
             problem = error
         finally:
-            self._local.is_writing = False
+            self._writing.discard(thread)
             for lock in locks:
                 lock.release()
         if problem is not None:
-            raise self._refusal(problem, [step.name for step in steps], writer)
+            raise self._refusal(problem, [*steps], writer)
         self._listeners.tell()
 
-    def _needed(self, steps: Sequence[Step]) -> Collection[threading.Lock]:
+    def _needed(self, steps: Mapping[str, Step]) -> Collection[threading.Lock]:
         """Return the locks of a write, in the order of their names; where fields are tied together, all."""
         locks, schema = self._locks, self.schema
-        if not steps or schema.after is not None or (schema.has_info and any(step.field.has_info for step in steps)):
+        is_tied = schema.has_info and any(step.field.has_info for step in steps.values())
+        if not steps or schema.after is not None or is_tied:
             return locks.values()
-        names = [step.name if step.name in locks else _EXTRAS for step in steps]
-        return [locks[name] for name in (sorted({*names}) if len(names) > 1 else names)]
+        names = steps if steps.keys() <= locks.keys() else {name if name in locks else _EXTRAS for name in steps}
+        return [*map(locks.__getitem__, sorted(names))]
 
     def _refusal(self, problem: Refused, names: list[str], writer: str | None) -> StateWriteError:
         """Return the error for a write that was refused, in words that hold no values."""
@@ -150,25 +152,25 @@ class Writes(Generic[S]):
 
     # From the values before to those after
 
-    def _folded(self, steps: list[Step]) -> dict[str, Value]:
+    def _folded(self, steps: Mapping[str, Step]) -> dict[str, Value]:
         """Return the values after a write, by full name; those that ask for others come last."""
         news: dict[str, Value] = {}
-        for step in sorted(steps, key=lambda step: step.field.has_info) if self.schema.has_info else steps:
-            field = step.field
-            step.others = self._others(steps, news) if field.has_info else None
-            step.default = self._default
+        todo, values, spent, default = steps.items(), self._record.values, self._spent, self._default
+        for name, step in sorted(todo, key=lambda item: item[1].field.has_info) if self.schema.has_info else todo:
+            step.others = self._others(steps, news) if step.field.has_info else None
+            step.default = default
             try:
-                step.old = self._start(step)
-                news[step.name] = step.fold(step)
+                step.old = values[name] if name in values and name not in spent else self._start(step)
+                news[name] = step.fold(step)
             except Refused as error:
-                error.at(step.name, field.type_text, step.given)
+                error.at(name, step.field.type_text, step.given)
                 raise
         return news
 
     def _start(self, step: Step) -> Value:
-        """Return the value that a write starts from."""
-        name, field, held = step.name, step.field, self._record.held(step.name)
-        if held is not MISSING and name not in self._spent:
+        """Return the value that a write starts from, which may be an extra one, or one that is spent or not there."""
+        field, held = step.field, self._record.held(step.name)
+        if held is not MISSING and step.name not in self._spent:
             return held
         has_default = field.name and not field.info.is_required()
         return step.default(field, step.others) if has_default else None if held is MISSING else held
@@ -185,12 +187,12 @@ class Writes(Generic[S]):
         value = attempt("the default factory", field.default, values)
         return checked(field, field.full, value, others or values)
 
-    def _others(self, steps: list[Step], news: Mapping[str, Value]) -> dict[str, Value]:
+    def _others(self, steps: Mapping[str, Step], news: Mapping[str, Value]) -> dict[str, Value]:
         """Return all fields as they will be, as far as is known, for a validator that asks."""
         others, fields = self._record.shown(), self.schema.fields
-        for step in steps:
-            if step.name in fields and step.name not in news and step.field.reducer is None:
-                others[step.name] = step.guess(others)
+        for name, step in steps.items():
+            if name in fields and name not in news and step.field.reducer is None:
+                others[name] = step.guess(others)
         known = {name: shown(value) for name, value in news.items() if name in fields and value is not MISSING}
         return {**others, **known}
 
@@ -220,7 +222,7 @@ class Writes(Generic[S]):
             field, old = self.schema.field_of(name), self._record.held(name)
             if field is None or not field.is_stored or (old is new and name not in self._spent):
                 continue
-            others = self._others([], news) if field.has_info else None
+            others = self._others({}, news) if field.has_info else None
             is_checked = self._is_checked and (record is None or name in record.fields_set or name in record.extra)
             with Placed(name, field.type_text):
                 made.append(delta(name, field, old, new, others, is_checked=is_checked))
