@@ -5,12 +5,14 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any  # Any: any schema
+from typing import Any, TypeVar  # Any: any schema
 
 from pydantic_core import to_json
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.state import StateChange, StateManager
+
+T = TypeVar("T")
 
 
 class StateStream:
@@ -28,7 +30,7 @@ class StateStream:
         self._loads = -1
         self._deltas = deque[tuple[int, str]]()
         manager.attach_store_check()
-        record_weakly(manager, self, self._record)
+        record_weakly(manager, self, StateStream._record)
 
     @property
     def is_whole(self) -> bool:
@@ -80,14 +82,14 @@ class StateStream:
         self.size, self._loads = 0, -1 if is_whole else self.manager.loads
 
 
-def record_weakly(manager: StateManager[Any], owner: object, method: Callable[[StateChange], None]) -> None:
+def record_weakly(manager: StateManager[Any], owner: T, method: Callable[[T, StateChange], None]) -> None:
     """Have a method of an object told each commit as long as the object is there; the state may outlive it."""
-    found = weakref.WeakMethod(method)
+    found = weakref.ref(owner)
 
     def record(change: StateChange) -> None:
-        tell = found()
-        if tell is not None:
-            tell(change)
+        alive = found()
+        if alive is not None:
+            method(alive, change)
 
     manager.recorders = (*manager.recorders, record)
     weakref.finalize(owner, _take_out, manager, record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any  # Any: any schema; JSON; fields of a transaction
+from typing import Any, NamedTuple  # Any: any schema; JSON; fields of a transaction
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -37,15 +37,14 @@ SNAPSHOT = 1_000_000
 ENDED = ("finished", "failed")
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """How a thread stands at a cut."""
 
     status: str
     error: dict[str, str | None] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cut:
     """What one transaction is to write.
 

@@ -57,7 +57,7 @@ def statement(step: Transaction) -> tuple[str, list[object]]:
     if closed:
         parts.append((CLOSE, (number, *_columns(closed))))
     (first, values), *others = parts
-    texts = [f"step AS ({first})", *(f"part{place} AS ({text})" for place, (text, _) in enumerate(others))]
+    texts = [f"step AS ({first} RETURNING pk)", *(f"part{place} AS ({text})" for place, (text, _) in enumerate(others))]
     text = f"WITH {', '.join(texts)} SELECT pk FROM step"  # noqa: S608  # ours
     return text, [*values, *(value for _, more in others for value in more)]
 

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from math import inf
 from typing import Any, Generic, TypeVar  # Any: the loop object of asyncio or trio
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import anyio
-from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from jianmu.engine.wake import call_soon
 
@@ -78,8 +78,9 @@ class Worker:
     async def do(self, work: Callable[[], T]) -> T:
         """Return what a function has returned in the thread."""
         await checkpoint_if_cancelled()
-        here = _loop.get(None) or _Loop()
-        gate, piece = here.gate(self), Piece(work, here.token(), here.new_event())
+        token = current_token().native_token
+        here = _loops.get(token) or _loops.setdefault(token, _Loop())
+        gate, piece = here.gate(self), Piece(work, token, here.new_event())
         del work
         await gate.acquire() if gate.locked() else gate.acquire_nowait()
         try:
@@ -117,17 +118,15 @@ class Worker:
 
 
 class _Loop:
-    """What belongs to the event loop that is on: looked up once for each call."""
+    """What belongs to one event loop."""
 
     def __init__(self) -> None:
-        self.token = ref[Any](current_token().native_token)  # weak: this is kept as long as the loop itself
         self.new_event = type(anyio.Event())  # the loop's own class
         self._gates = WeakKeyDictionary[Worker, anyio.Lock]()
-        _loop.set(self)
 
     def gate(self, worker: Worker) -> anyio.Lock:
         """Return what lets the calls of this event loop through one by one."""
         return self._gates.get(worker) or self._gates.setdefault(worker, anyio.Lock(fast_acquire=True))
 
 
-_loop = RunVar[_Loop]("what stores know of their loop")
+_loops = WeakKeyDictionary[Any, _Loop]()

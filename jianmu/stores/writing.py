@@ -27,10 +27,10 @@ RELEASE = "UPDATE threads SET holder = NULL, lease_until = NULL WHERE thread_id 
 # mail that the run has not read has set `wake_at`, and keeps it: else a crash now would leave it in nobody's hands
 ADVANCE = """UPDATE threads SET number = ?, status = ?, record = ?, updated_at = {now}, heard = COALESCE(?, heard),
     wake_at = CASE WHEN mail > COALESCE(?, heard) AND wake_at <= COALESCE(?, wake_at) THEN wake_at ELSE ? END
-    WHERE thread_id = ? AND fence = ? AND number = ? AND holder IS NOT NULL RETURNING pk"""
+    WHERE thread_id = ? AND fence = ? AND number = ? AND holder IS NOT NULL"""
 FINISH = """UPDATE threads SET number = ?, status = ?, record = ?, updated_at = {now}, heard = mail, wake_at = ?,
     holder = NULL, lease_until = NULL WHERE thread_id = ? AND fence = ? AND number = ? AND holder IS NOT NULL
-    AND mail <= COALESCE(?, mail) RETURNING pk"""
+    AND mail <= COALESCE(?, mail)"""
 LOG = "INSERT INTO log (thread, number, body) VALUES (?, ?, ?)"
 ASK = """INSERT INTO questions (thread, id, asked, status, reason, assignee, asked_at, next_at, expires_at, taken,
     ended, unused, claimed_by, claimed_until, came, consumed, went)
@@ -73,7 +73,7 @@ def acquire(say: Say, thread_id: str, holder: str, seconds: float, *, create: bo
     fence: int = say("{fence}").fetchall()[0][0]
     if say(TAKE, (holder, fence, seconds, pk, seen)).rowcount != 1:
         raise _busy(thread_id, None, seconds)
-    return Lease(thread_id, fence, number, mail, made_at)
+    return Lease(thread_id, fence, number, mail, made_at, pk)
 
 
 def go_on(say: Say, lease: Lease, known: Known | None, moves: Sequence[Move], wake_at: float) -> Taken:
@@ -101,11 +101,9 @@ def release(say: Say, lease: Lease) -> None:
 
 def commit(say: Say, step: Transaction) -> bool:
     """Carry out a transaction; the thread's row decides whether."""
-    found = say(*advance(step)).fetchall()
-    if not found:
+    if say(*advance(step)).rowcount != 1:
         return explain(say, step)
-    pk: int = found[0][0]
-    number = step.expected + 1
+    pk, number = step.lease.key, step.expected + 1
     if step.body is not None:
         say(LOG, (pk, number, step.body))
     for asked in step.questions:
