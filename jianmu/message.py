@@ -17,6 +17,7 @@ from jianmu.tool.types import (
     ToolCall,
     ToolResult,
     content_of,
+    of_valid,
     whole_json,
 )
 
@@ -65,9 +66,11 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together; a cost that one of them does not know is left out."""
-        mine, more = self.__dict__, other.__dict__.items()
-        sums = {name: (mine[name] or 0) + n for name, n in more if n or type(n) is float}  # a cost of 0.0 is known
-        return self.model_copy(update=sums)
+        sums = {**self.__dict__}
+        for name, count in other.__dict__.items():
+            if count or sums[name] is None:
+                sums[name] = count if sums[name] is None else count + sums[name]
+        return of_valid(Usage, sums, sums)
 
 
 class Message(BaseModel):
@@ -159,3 +162,12 @@ def tool_result(call_id: str, content: object, *, is_error: bool = False, **more
         ValueError: the content has no JSON form.
     """
     return Message(role="tool", content=content_of(content), tool_call_id=call_id, is_error=is_error, **more)
+
+
+def answered(call: ToolCall, content: Content, *, is_error: bool) -> Message:
+    """Return the message of a tool that answers a call, with a content that was validated."""
+    values = {"content": content, "tool_call_id": call.id, "is_error": is_error}
+    return of_valid(Message, {**_ANSWER, "id": _new_id(), **values}, ("role", *values))
+
+
+_ANSWER = Message.model_construct(id="", role="tool").__dict__

@@ -36,7 +36,7 @@ from jianmu.nodes.verdicts import Step, Verdict, Wish, decide
 from jianmu.tool.base import Tool
 from jianmu.tool.cut import cut
 from jianmu.tool.toolbox import Toolbox
-from jianmu.tool.types import ToolCall, ToolResult
+from jianmu.tool.types import ToolCall, ToolResult, of_valid
 
 _ABOVE_0: Shape = (lambda value: FINITE[0](value) and value > 0), "seconds above 0"
 
@@ -273,7 +273,8 @@ class ToolExecutor(AsyncNode):
             if context.run.events.is_heard:
                 context.emit(ToolCalled(call_id=call.id, name=call.name, arguments=call.arguments))
             result = await _called(whole, call, part)
-            outcome = CallOutcome(content=result.content, is_error=result.is_error)
+            told = {"content": result.content, "is_error": result.is_error}
+            outcome = of_valid(CallOutcome, told, told)
             try:
                 outcome = await refined(above, call, outcome, part)
             except Exception as error:  # noqa: BLE001  # raised below: that the call was carried out is kept before

@@ -13,7 +13,7 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.events import ToolReturned
 from jianmu.engine.journal import Entry
 from jianmu.engine.questions import digest
-from jianmu.message import Usage, tool_result
+from jianmu.message import Usage, answered
 from jianmu.nodes import conversation
 from jianmu.tool.cut import cut
 from jianmu.tool.types import Content, TextPart, ToolCall
@@ -121,7 +121,7 @@ class Turn:
                 call, is_error = self.calls[place], self.outcomes[place].is_error
                 context.emit(ToolReturned(call_id=call.id, name=call.name, is_error=is_error))
         if made:
-            results = [tool_result(call.id, one.content, is_error=one.is_error) for call, one in made]
+            results = [answered(call, one.content, is_error=one.is_error) for call, one in made]
             count = len(self.counted)
             used = _ONE_CALL if count == 1 else Usage(tool_calls=count)
             conversation.append(context, results, conversation.counted(context, used) if count else None)

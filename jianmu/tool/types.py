@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: JSON
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar, cast  # Any: JSON
 
 from pydantic import (
     AfterValidator,
@@ -18,9 +19,19 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
+M = TypeVar("M", bound=BaseModel)
+_SLOTS = [BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__]
 _SIMPLE = frozenset({int, float, bool, type(None)})
 """The types of JSON that have no texts in them."""
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def of_valid(kind: type[M], values: dict[str, Any], given: Iterable[str]) -> M:
+    """Return a model of values that are known to be valid, some of them given and the others its defaults."""
+    made = object.__new__(kind)
+    for give, part in zip(_SLOTS, (values, {*given}, None, None), strict=True):
+        give(made, part)
+    return made
 
 
 def whole_text(text: str) -> str:
