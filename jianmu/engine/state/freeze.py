@@ -162,7 +162,9 @@ def _model(value: BaseModel, hint: Hint, depth: int, *, is_frozen: bool = False)
 Maker: TypeAlias = Callable[[Any, Hint, int], Value]
 _MAKERS: dict[type[Value], Maker] = {
     list: lambda value, hint, depth: ReadOnlyList([freeze(item, hint, depth) for item in value], hint),
-    dict: lambda value, hint, depth: ReadOnlyDict({key: freeze(value[key], hint, depth) for key in value}, hint),
+    dict: lambda value, hint, depth: ReadOnlyDict(
+        {key: item if type(item) in _SHARED else freeze(item, hint, depth) for key, item in value.items()}, hint
+    ),
     set: lambda value, hint, depth: ReadOnlySet({freeze(item, hint, depth) for item in value}, hint),
     tuple: _tuple,
 }
