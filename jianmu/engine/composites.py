@@ -108,7 +108,7 @@ def walked(run: Pass, node: Any, kind: Kind) -> tuple[Behaviour, Kind]:
         child: Behaviour = node.current_child
         if index >= len(children) or children[index] is not child:
             break
-        below = KINDS.get(type(child)) or run.kind_of(type(child))
+        below = KINDS[type(child)]
         if below.inline is opaque:
             break
         if index and kind.step is selector:
@@ -142,7 +142,7 @@ def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Statu
     is_quick: bool | None = None
     child = next(rest, None)
     while child is not None:
-        kind = KINDS.get(type(child)) or run.kind_of(type(child))
+        kind = KINDS[type(child)]
         if kind.inline is None:
             return child, None
         if kind.polled:

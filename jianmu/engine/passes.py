@@ -39,6 +39,10 @@ Step = Callable[["Pass", Any, Behaviour | None], Behaviour | None]
 Returns the next node below that is to be ticked, or None at the end."""
 
 
+def no_step(_run: Pass, _node: Any, _done: Behaviour | None) -> None:
+    """Do nothing: a leaf has no steps."""
+
+
 class Kind:
     """How the nodes of one class are ticked: leaves by `inline`, branches by `step`.
 
@@ -55,7 +59,7 @@ class Kind:
         self,
         cls: type[Behaviour],
         inline: Inline | None = None,
-        step: Step | None = None,
+        step: Step = no_step,
         *,
         walks: bool = False,
         polled: bool = False,
@@ -69,8 +73,18 @@ class Kind:
         self.is_plain = is_plain
 
 
-KINDS: dict[type[Behaviour], Kind] = {}
-"""The kinds of the classes that were met."""
+class Kinds(dict[type[Behaviour], Kind]):
+    """The kinds of the classes that were met; that of a new one is found when it is asked for."""
+
+    find: Callable[[type[Behaviour]], Kind]
+
+    def __missing__(self, cls: type[Behaviour]) -> Kind:
+        self[cls] = kind = self.find(cls)
+        return kind
+
+
+KINDS = Kinds()
+"""One for the whole process; the ticker says how they are found."""
 
 
 class Pass:
@@ -121,10 +135,6 @@ class Pass:
             run = cls()
             run.renew(None)
         return run
-
-    def kind_of(self, cls: type[Behaviour]) -> Kind:
-        """Return how nodes of a class are ticked; asked once for each class."""
-        raise TypeError(f"a Pass alone cannot tell how a {cls.__name__} is ticked: use a Ticker")
 
     def begin(self, node: Behaviour) -> None:
         """Note that a node is entered, without `initialise`."""

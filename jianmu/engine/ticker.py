@@ -65,6 +65,9 @@ def kind_of(cls: type[Behaviour]) -> Kind:
     return Kind(cls, step=step, walks=step in (sequence, selector), polled=is_polled)
 
 
+KINDS.find = kind_of
+
+
 class Ticker(Pass):
     """Ticks trees; what it found in the last pass can be read from it."""
 
@@ -83,16 +86,11 @@ class Ticker(Pass):
             CURRENT.reset(token)
         return root.status
 
-    def kind_of(self, cls: type[Behaviour]) -> Kind:
-        """Return how nodes of a class are ticked, and remember it."""
-        KINDS[cls] = kind = kind_of(cls)
-        return kind
-
     def _down(self, child: Behaviour) -> Behaviour:
         """Begin to tick a node and what it asks for; return the first one that is done."""
         nodes, places = self.nodes, self.places
         while True:
-            kind = KINDS.get(type(child)) or self.kind_of(type(child))
+            kind = KINDS[type(child)]
             if kind.walks and child.status is RUNNING:
                 child, kind = walked(self, child, kind)
             if kind.polled:
@@ -105,7 +103,7 @@ class Ticker(Pass):
                 return child
             nodes.append(child)
             places.append(None)
-            asked = kind.step(self, child, None) if kind.step is not None else None
+            asked = kind.step(self, child, None)
             if asked is None:
                 return self._leave()
             child = asked
@@ -114,11 +112,9 @@ class Ticker(Pass):
         """Go on with the branches above a node that is done, until one asks for another node below it."""
         nodes, places = self.nodes, self.places
         while nodes:
-            start = places[-1]
+            start, node = places[-1], nodes[-1]
             if done.status is not RUNNING or type(start) is not Walked:
-                step = KINDS[type(nodes[-1])].step
-                assert step is not None
-                asked = step(self, nodes[-1], done)
+                asked = KINDS[type(node)].step(self, node, done)
                 if asked is not None:
                     return asked
             elif self.visit is None:
