@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, TypeAlias  # Any: snapshots, and what users give
+from typing import Any, ClassVar, TypeAlias, TypeVar  # Any: snapshots, and what users give
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
@@ -20,6 +20,7 @@ from jianmu.engine.ports import Port
 from jianmu.engine.tree import path_of
 from jianmu.errors import RunError, SetupError
 
+N = TypeVar("N", bound=Behaviour)
 Number: TypeAlias = float | Callable[[Any], float]
 """A number, or a function of the snapshot that returns one."""
 Shape: TypeAlias = tuple[Callable[[Any], bool], str]
@@ -115,12 +116,13 @@ def check_child(call: str, child: object) -> None:
         raise SetupError(f"{call}: node '{name}' stands below '{above}' already: build a node for each place")
 
 
-def around(node: Behaviour) -> list[Behaviour]:
-    """Return the nodes above a node that are on the same state, the nearest first."""
-    found: list[Behaviour] = []
-    above = node.parent
+def around(node: Behaviour, kind: type[N] = Behaviour) -> list[N]:
+    """Return the nodes above a node that are on the same state, the nearest first; of one kind, or all."""
+    found: list[N] = []
+    above: Any = node.parent
     while above is not None and getattr(above, "inner_state", None) is None:
-        found.append(above)
+        if kind is Behaviour or kind in type(above).__mro__:
+            found.append(above)
         above = above.parent
     return found
 

@@ -139,7 +139,7 @@ def _of_the_program(error: Exception) -> Exception | None:
 
 def decorators_of(node: Behaviour) -> list[CallDecorator]:
     """Return the call decorators above a node on the same state, the nearest first."""
-    return [cast("CallDecorator", above) for above in around(node) if CallDecorator in type(above).__mro__]
+    return around(node, CallDecorator)
 
 
 def names_of(node: Behaviour, option: str, given: Iterable[str]) -> frozenset[str]:

@@ -186,14 +186,14 @@ class AgentLLMNode(ModelNode):
 
     def _put(self, fields: Mapping[str, Any], plain: Mapping[str, Any] | None = None) -> None:
         """Write fields where they are kept; those that the schema does not have are left out."""
-        by_place: dict[str | None, dict[str, Any]] = {None: {**(plain or {})}}
+        by_place: dict[str | None, dict[str, Any]] = {self.namespace: {}, None: {**(plain or {})}}
         for name, value in fields.items():
             if name in self._places:
                 is_folded = name in self._folded and not isinstance(value, Clear)
-                by_place.setdefault(self._places[name], {})[name] = Replace(value) if is_folded else value
-        for place in reversed(by_place):
-            if by_place[place]:
-                self.write_state(by_place[place], place)
+                by_place[self._places[name]][name] = Replace(value) if is_folded else value
+        for place, values in by_place.items():
+            if values:
+                self.write_state(values, place)
 
     def _round(self) -> int:
         if "rounds" not in self._places:

@@ -176,7 +176,7 @@ def projected(node: Behaviour, request: ModelRequest, pair: Pairing) -> ModelReq
 
 def projections_of(node: Behaviour) -> list[RequestProjection]:
     """Return the projections above a node, the nearest first."""
-    return [cast("RequestProjection", above) for above in around(node) if RequestProjection in type(above).__mro__]
+    return around(node, RequestProjection)
 
 
 def tokens_of(message: Message) -> int:
