@@ -68,8 +68,10 @@ class Usage(BaseModel):
         """Return both together; a cost that one of them does not know is left out."""
         sums = {**self.__dict__}
         for name, count in other.__dict__.items():
-            if count or sums[name] is None:
-                sums[name] = count if sums[name] is None else count + sums[name]
+            if count:
+                sums[name] = count + (sums[name] or 0)
+        if sums["cost"] is None:
+            sums["cost"] = other.cost
         return of_valid(Usage, sums, sums)
 
 

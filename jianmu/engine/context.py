@@ -91,13 +91,10 @@ class NodeContext:
                  "node", "path", "run", "scoped", "tool_call_id", "wrote")  # fmt: skip
 
     def __init__(self, run: RunContext, manager: StateManager[Any], node: Behaviour, path: str) -> None:
-        self.run = run
-        self.manager = manager
+        self.run, self.manager, self.node, self.path = run, manager, node, path
         self.activity: Activity | None = None
         self.asked_here: set[str] = set()
         self.is_read_only = False
-        self.path = path
-        self.node = node
         self.scoped: Callable[[], str] | None = None
         self.tool_call_id: str | None = None
         self.effect: Entry | None = None
@@ -182,8 +179,7 @@ class NodeContext:
         self._refuse_condition("write state")
         holder = self if self.scoped else activity.live
         if holder.wrote is None and ACTING.get() is self.effect:
-            folded = self.manager.schema.folded
-            holder.wrote = next((name for name in fields if name in folded), None)
+            holder.wrote = next(filter(self.manager.schema.folded.__contains__, fields), None)
 
     # Ports
 

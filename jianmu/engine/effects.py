@@ -106,12 +106,9 @@ class Result:
         """
         try:
             text = self._adapter.serializer.to_json(value, by_alias=True, round_trip=True, warnings=False)
-            kept = from_json(text, allow_inf_nan=False)
-            read = self._adapter.validator.validate_json(text)
+            return from_json(text, allow_inf_nan=False), self._adapter.validator.validate_json(text)
         except (ValueError, TypeError) as error:
             problem = type(error).__name__
-        else:
-            return kept, read
         kind = getattr(self._kind, "__name__", str(self._kind))
         raise SetupError(
             f"{self._where}: its result, {type(value).__name__}, cannot be kept as JSON of the type {kind} ({problem}):"

@@ -149,12 +149,11 @@ class Journal:
             OutcomeUnknownError: the outcome is not known, and `on_unknown` is "fail".
             SetupError: an argument or the result has no JSON form.
         """
-        origin = scope.origin
-        where = f"once('{key}') in node '{origin.path}'"
+        where = f"once('{key}') in node '{scope.origin.path}'"
         if per not in _PER or on_unknown not in _ON_UNKNOWN:
             raise SetupError(f'{where}: per is "round" or "activation", on_unknown "rerun", "ask" or "fail"')
         call, kind = Call(where, fn, args), Result(where, result)
-        entry = self.find(origin, key, call.name, call.arguments, per=per)
+        entry = self.find(scope.origin, key, call.name, call.arguments, per=per)
         if key in scope.used:
             raise _mismatch(entry, "it is used twice since the node was entered: each effect needs its own key")
         scope.used.add(key)

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 M = TypeVar("M", bound=BaseModel)
-_SLOTS = [BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__]
+_give_values, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__)
 _SIMPLE = frozenset({int, float, bool, type(None)})
 """The types of JSON that have no texts in them."""
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)
@@ -29,8 +29,10 @@ _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_na
 def of_valid(kind: type[M], values: dict[str, Any], given: Iterable[str]) -> M:
     """Return a model of values that are known to be valid, some of them given and the others its defaults."""
     made = object.__new__(kind)
-    for give, part in zip(_SLOTS, (values, {*given}, None, None), strict=True):
-        give(made, part)
+    _give_values(made, values)
+    _give_set(made, {*given})
+    _give_extra(made, None)
+    _give_private(made, None)
     return made
 
 
