@@ -170,7 +170,7 @@ def counting_pass(level: Level, effort: Effort) -> Pair:
 
 def _in_turns(ours: Callable[[], Awaitable[float]], peer: Callable[[bool], Awaitable[float]], effort: Effort) -> Pair:
     async def main() -> Pair:
-        return await async_in_turns(ours, lambda: quicker(peer), effort.few)
+        return await async_in_turns(ours, lambda: quicker(peer), effort.rounds)
 
     return anyio.run(main)
 
