@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from itertools import takewhile
-from typing import Any  # Any: what a coroutine returns, before it was looked at
+from typing import Any, TypeAlias  # Any: what a coroutine returns, before it was looked at
 
 import anyio
 from anyio import TaskHandle
@@ -31,6 +31,7 @@ from jianmu.errors import InvalidStatusError, NodeCancelledError, SwallowedSuspe
 
 RESULTS = (Status.SUCCESS, Status.FAILURE)
 RUNNING = Status.RUNNING  # a name of its own is looked up in a tenth of the time
+Task: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Live:
@@ -275,8 +276,7 @@ class Tasks:
         if live.handle is not None:
             live.handle.cancel()
         live.watch = anyio.CancelScope()
-        if self.group is not None:
-            self.group.start_soon(self._watch, live, live.watch)
+        self._start(self._watch, live, live.watch)
 
     def _is_barred(self, activity: Activity) -> bool:
         """Whether a start has to wait for a cleanup: of the same node, or one that shares a branch with it."""
@@ -311,16 +311,11 @@ class Tasks:
                 error = raised
             live.activity.settle(live, status, error)
         except KeyboardInterrupt as raised:  # in a line of the engine's own, where trio raises it: the group lives on
-            self._fatal.append(raised)
-            self.signal()
+            self._interrupt(raised)
         finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
-                await self._clean_up(live, live.activity.hook)
-            try:
-                self._end(live)
-            except KeyboardInterrupt as raised:  # as above
-                self._fatal.append(raised)
-                self._end(live)
+                await self.guard(self._clean_up, live, live.activity.hook)
+            self._surely(self._end, live)
 
     def _cancelled_inside(self, activity: Activity, cause: BaseException) -> NodeCancelledError:
         """Return the named error for a coroutine that nobody halted and that was cancelled all the same."""
@@ -354,22 +349,44 @@ class Tasks:
             self._start(self._watch, live, live.watch)
             await self._clean_up(live, hook)
         finally:
-            self._end(live)
+            self._surely(self._end, live)
 
-    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:  # Any: of no use
+    def _start(self, function: Task, *args: object) -> None:
         if self.group is not None:
-            self.group.start_soon(function, *args)
+            self.group.start_soon(self.guard, function, *args)
+
+    async def guard(self, function: Task, *args: object) -> None:
+        """Do what one of the run's own tasks does; Ctrl-C, which trio raises in any line, ends the run and no group."""
+        try:
+            await function(*args)
+        except KeyboardInterrupt as raised:
+            self._interrupt(raised)
+
+    def _surely(self, step: Callable[[Live], None], live: Live) -> None:
+        """Take a step that others wait for, anew where Ctrl-C has broken it off."""
+        try:
+            step(live)
+        except KeyboardInterrupt as raised:
+            self._interrupt(raised)
+            step(live)
+
+    def _interrupt(self, raised: KeyboardInterrupt) -> None:
+        self._fatal.append(raised)
+        self.signal()
 
     async def _watch(self, live: Live, scope: anyio.CancelScope) -> None:
         """Report a halted node that is late; cancel its cleanup; let the others go on."""
         with scope:
             await self._clock.sleep(self._halt_timeout)
-            if not live.is_overdue:
-                live.is_overdue = True
-                self._late(live.activity.path)
-            if live.cleanup is not None:
-                live.cleanup.cancel()
-            self.start_ready()
+            self._surely(self._give_up, live)
+
+    def _give_up(self, live: Live) -> None:
+        if not live.is_overdue:
+            live.is_overdue = True
+            self._late(live.activity.path)
+        if live.cleanup is not None:
+            live.cleanup.cancel()
+        self.start_ready()
 
     def _end(self, live: Live) -> None:
         """Forget an entry that has ended and let go what waited for it."""

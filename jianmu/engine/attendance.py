@@ -8,6 +8,8 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
+from jianmu.engine.activity import Task
+
 
 class Turn:
     """Lets one task at a time into its block."""
@@ -49,15 +51,15 @@ class Attendance:
         self._is_stirred = False
         self._stirred: anyio.Event | None = None
 
-    def be_in(self, group: TaskGroup) -> None:
-        """Have the tasks live in a group, as soon as they are needed."""
-        self._group = group
+    def be_in(self, group: TaskGroup, guard: Task) -> None:
+        """Have the tasks live in a group, as soon as they are needed; `guard` awaits what they do."""
+        self._group, self._guard = group, guard
 
     def begin(self) -> None:
         """Begin, unless it is on."""
         if self._scope is None and self._group is not None:
             self._scope = anyio.CancelScope()
-            self._group.start_soon(self._attend, self._scope)
+            self._group.start_soon(self._guard, self._attend, self._scope)
 
     def stir(self) -> None:
         """Tell that there is something to save."""
@@ -76,9 +78,9 @@ class Attendance:
     async def _attend(self, scope: anyio.CancelScope) -> None:
         with scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._look_again)
+                group.start_soon(self._guard, self._look_again)
                 if self._save is not None:
-                    group.start_soon(self._save_behind, self._save)
+                    group.start_soon(self._guard, self._save_behind, self._save)
 
     async def _look_again(self) -> None:
         while True:

@@ -115,9 +115,9 @@ class Entries(Generic[S]):
 
     def _attend(self, *, at_once: bool = False) -> None:
         """Have somebody write behind and look for mail, where coroutines can live: from a pass without a result on."""
-        holding, group = self._session.holding, self._runner.tasks.group
-        if holding is not None and group is not None:
-            holding.attendance.be_in(group)
+        holding, tasks = self._session.holding, self._runner.tasks
+        if holding is not None and tasks.group is not None:
+            holding.attendance.be_in(tasks.group, tasks.guard)
             if at_once:
                 holding.attendance.begin()
 
