@@ -171,9 +171,8 @@ class Answer:
     def __post_init__(self) -> None:
         """Refuse what is no answer to any question."""
         if self.action not in ("accept", "decline", "cancel"):
-            raise InvalidAnswerError(
-                self.id, f"action is accept, decline or cancel, not another {type(self.action).__name__}"
-            )
+            kind = type(self.action).__name__
+            raise InvalidAnswerError(self.id, f"action is accept, decline or cancel; it was given another {kind}")
         for name, given in (("id", self.id), ("by", self.by), ("key", self.key)):
             if given is not None and not isinstance(cast("object", given), str):
                 raise InvalidAnswerError(None, f"{name} is a text, not {type(given).__name__}")

@@ -39,11 +39,6 @@ def default(value: JsonValue, after: float) -> Step:
     raise SetupError(f"default(value, after) needs a JSON value, not {problem}")
 
 
-def _kind(given: object) -> str:
-    """Return what an error tells of what was given, which may be a user's: no more than its type."""
-    return "an empty one" if given == "" else type(given).__name__
-
-
 def _seconds(after: object) -> float:
     if isinstance(after, (int, float)) and not isinstance(after, bool) and 0 <= after <= _LONGEST:
         return float(after)
@@ -90,11 +85,12 @@ class Request:
     def __post_init__(self) -> None:
         """Refuse what could fail only when somebody waits."""
         if not isinstance(self.message, str) and not callable(self.message):
-            raise SetupError(f"Request(message) is a text or a function of the snapshot, not {_kind(self.message)}")
+            kind = type(self.message).__name__
+            raise SetupError(f"Request(message) is a text or a function of the snapshot; it was given {kind}")
         for name in ("reason", "key", "assignee", "tool_call_id", "url"):
             given = getattr(self, name)
             if not (isinstance(given, str) and given) and (given is not None or name == "reason"):
-                raise SetupError(f"Request({name}=...) is a text that is not empty, not {_kind(given)}")
+                raise SetupError(f"Request({name}=...) is a text with something in it; it was {type(given).__name__}")
         if not callable(self.data):
             object.__setattr__(self, "data", shown_json("data", self.data))
         object.__setattr__(self, "private", shown_json("private", self.private))
@@ -118,7 +114,7 @@ def _mapping(metadata: object) -> JsonObject:
     copy = shown_json("metadata", {} if metadata is None else metadata)
     if isinstance(copy, dict):
         return copy
-    raise SetupError(f"Request(metadata=...) is a dict, not {_kind(metadata)}")
+    raise SetupError(f"Request(metadata=...) is a dict; it was given {type(metadata).__name__}")
 
 
 def _checked_steps(expires: object, door: Door) -> tuple[Step, ...]:
