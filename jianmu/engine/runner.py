@@ -346,7 +346,7 @@ class ReactiveRunner(Generic[S]):
     def _halt_leftovers(self) -> None:
         """Halt what is still RUNNING below a root that has its result; all other statuses stay."""
         self.tasks.halt_all()  # also conditions that are evaluated again in the background
-        left = [node for node in descend(self.root) if node.status is Status.RUNNING]
+        left = [node for node in descend(self.root) if node.status is RUNNING]
         report, trace = self.failures.report, self.context.ticker.trace
         raise_first([raised for node in left for raised in collect(node, report, trace)])
 

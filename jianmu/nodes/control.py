@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, cast  # Any: a snapshot's type is the user's
 
 from py_trees.behaviour import Behaviour
-from py_trees.common import Status
 
 from jianmu.engine.control import Steps
+from jianmu.engine.passes import FAILURE, RUNNING, SUCCESS
 from jianmu.errors import SetupError
 from jianmu.nodes.base import ANYTHING, FINITE, TRUTH, Branch, Number, Option, call_of, checked, is_number
 
@@ -33,17 +33,17 @@ class Race(Branch):
     def steps(self) -> Steps:
         """Tick each child that has not failed, until one succeeds."""
         for place, child in enumerate(self.children):
-            if child.status is Status.FAILURE and place in self._lost:
+            if child.status is FAILURE and place in self._lost:
                 continue
             yield child
             self.current_child = child
-            if child.status is Status.SUCCESS:
+            if child.status is SUCCESS:
                 self.feedback_message = f"'{child.name}' was first"
-                return Status.SUCCESS
-            if child.status is Status.FAILURE:
+                return SUCCESS
+            if child.status is FAILURE:
                 self._lost.append(place)
-        has_failed = all(child.status is Status.FAILURE for child in self.children)
-        return Status.FAILURE if has_failed else Status.RUNNING
+        has_failed = all(child.status is FAILURE for child in self.children)
+        return FAILURE if has_failed else RUNNING
 
 
 class Choice(Branch):
@@ -57,7 +57,7 @@ class Choice(Branch):
         if self._chosen is None:
             self.current_child = None
             self.feedback_message = "nothing matches"
-            return Status.FAILURE
+            return FAILURE
         child = self.current_child = self.children[self._chosen]
         self.feedback_message = f"chose '{child.name}'"
         yield child

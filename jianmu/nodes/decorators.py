@@ -16,7 +16,7 @@ from jianmu.engine.activity import Activity
 from jianmu.engine.context import NodeContext
 from jianmu.engine.control import Steps
 from jianmu.engine.failures import is_caught
-from jianmu.engine.passes import Pass
+from jianmu.engine.passes import FAILURE, INVALID, RUNNING, SUCCESS, Pass
 from jianmu.engine.tree import ancestors, rounds_of
 from jianmu.errors import LimitExceeded, RunError, SetupError
 from jianmu.nodes.base import SECONDS, TRUTH, Branch, Number, Option, Wrapper, call_of, is_async, whole
@@ -61,7 +61,7 @@ class Guard(Wrapper):
         """Ask the condition, then tick the child."""
         if not self._condition():
             self.feedback_message = "the condition does not hold"
-            return Status.FAILURE
+            return FAILURE
         yield self.decorated
         return self.update()
 
@@ -118,7 +118,7 @@ class Catch(Catching):
             return self.update()
         self._has_caught = True
         self.feedback_message = f"{type(error).__name__}: {error}"
-        return Status.FAILURE
+        return FAILURE
 
     def on_load(self) -> None:
         """Nothing was caught."""
@@ -182,18 +182,18 @@ class Finally(Branch):
                     self.halt(self.decorated)
                     self._begin(is_halted=True)
                 raise
-            if self.decorated.status is Status.RUNNING:
-                return Status.RUNNING
+            if self.decorated.status is RUNNING:
+                return RUNNING
             self._outcome = self.decorated.status.name
             self.feedback_message = self.decorated.feedback_message
         if not self._has_begun:
             self._begin()
-        is_clean = not self._has_begun or self._activity.poll() is not Status.RUNNING
-        return Status[self._outcome] if is_clean else Status.RUNNING
+        is_clean = not self._has_begun or self._activity.poll() is not RUNNING
+        return Status[self._outcome] if is_clean else RUNNING
 
     def terminate(self, new_status: Status) -> None:
         """Clean up after a halt."""
-        if new_status is Status.INVALID and self.status is Status.RUNNING:
+        if new_status is INVALID and self.status is RUNNING:
             if self._has_begun:
                 self._activity.halt()
             self._begin(is_halted=True)
@@ -205,7 +205,7 @@ class Finally(Branch):
             if self._activity.live is not None:
                 self._activity.live.cleanup = scope
             await self._clean_up()
-        return Status.SUCCESS
+        return SUCCESS
 
     @property
     def _activity(self) -> Activity:
@@ -267,16 +267,16 @@ class Retry(Catching):
     def steps(self) -> Steps:
         """Make the attempt that is on, or wait for the next."""
         if self._pause is not None and not self._rings(self._pause):
-            return Status.RUNNING
+            return RUNNING
         self._pause = None
         error = yield from self._caught()
-        if error is None and self.update() is not Status.FAILURE:
+        if error is None and self.update() is not FAILURE:
             return self.decorated.status
         self._failed += 1
         reason = "failed" if error is None else f"raised {type(error).__name__}: {error}"
         self.feedback_message = f"attempt {self._failed} {reason}"
         if self._failed >= self._attempts():
-            return Status.FAILURE
+            return FAILURE
         seconds = self._backoff() * 2.0 ** (self._failed - 1)
         seconds += random.uniform(0, self._jitter())  # noqa: S311  # it spreads load, it hides nothing
         if seconds > 0:
@@ -284,7 +284,7 @@ class Retry(Catching):
             self._rings(self._pause)
         else:
             Pass.current().again = True
-        return Status.RUNNING
+        return RUNNING
 
 
 class Rounds(Wrapper):
@@ -321,7 +321,7 @@ class Rounds(Wrapper):
         """Run the round that is on."""
         if self._is_over():
             return self.goes_on_after
-        took_time = self.decorated.status is Status.RUNNING
+        took_time = self.decorated.status is RUNNING
         yield self.decorated
         status = self.update()
         if status is not self.goes_on_after:
@@ -329,14 +329,14 @@ class Rounds(Wrapper):
         if self._context is not None:
             self._context.run.close_round((*rounds_of(self), (self._context.path, self._round)))
         self._round += 1
-        self.feedback_message = f"round {self._round} {'failed' if status is Status.FAILURE else 'succeeded'}"
+        self.feedback_message = f"round {self._round} {'failed' if status is FAILURE else 'succeeded'}"
         if self._is_over():
             return status
-        if self._most is None and status is Status.SUCCESS and not took_time:
+        if self._most is None and status is SUCCESS and not took_time:
             Pass.current().polled = True
         else:
             Pass.current().again = True
-        return Status.RUNNING
+        return RUNNING
 
     def _is_over(self) -> bool:
         return self._most is not None and self._round >= self._most()
@@ -351,7 +351,7 @@ class LoopUntilSuccess(Rounds):
     Halting halts the child; the next entry begins with the first round.
     """
 
-    goes_on_after = Status.FAILURE
+    goes_on_after = FAILURE
 
     def __init__(self, name: str, child: Behaviour, *, max_iterations: Number | None = None) -> None:
         super().__init__(name, child)
@@ -368,7 +368,7 @@ class Repeat(Rounds):
     Halting halts the child; the next entry begins with the first round.
     """
 
-    goes_on_after = Status.SUCCESS
+    goes_on_after = SUCCESS
 
     def __init__(self, name: str, child: Behaviour, *, times: Number | None = None) -> None:
         super().__init__(name, child)
