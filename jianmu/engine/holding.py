@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
 import anyio
@@ -93,13 +94,12 @@ class Holding:
         self._number = -1
         self._made_at: float | None = None
         self._seen = 0
-        self._asked = 0
-        self._done = 0
+        self._asked = self._done = 0
         self._has_to_last = False
         self._rows: list[tuple[Row, bool]] = []
         self._turn = Turn()
-        save = self.flush if level == "async" else None
-        self.attendance = Attendance(save, self._look_for_mail, max(0.01, min(poll, max_block / 4)))
+        pause, save = max(0.01, min(poll, max_block / 4)), self.flush if level == "async" else None
+        self.attendance = Attendance(save, self._look_for_mail, pause)
 
     @property
     def is_current(self) -> bool:
@@ -177,9 +177,8 @@ class Holding:
 
     def _lose(self) -> None:
         """Note that the lease is another holder's; called in any thread."""
-        thread = self._context.thread_id
-        text = f"the lease on thread '{thread}' was lost: another holder goes on with it"
-        self._fail(LeaseLostError(text, thread_id=thread))
+        text = f"the lease on thread '{self._context.thread_id}' was lost: another holder goes on with it"
+        self._fail(LeaseLostError(text, thread_id=self._context.thread_id))
 
     def _fail(self, error: BaseException) -> None:
         self.error, self._number = error, -1
@@ -202,7 +201,7 @@ class Holding:
                 await self._commit(what)
 
     async def close(self, what: str, *, heeds_mail: bool) -> bool:
-        """Save the end of a run and give the lease back, in one transaction.
+        """Save the end of a run and give the lease back, in one transaction; the caller's shield is round it.
 
         Returns:
             Whether it was done; False if there is mail that counts and that the run has not read.
@@ -211,7 +210,8 @@ class Holding:
             if self.error is not None or self._lease is None:
                 return True
             self._has_to_last = True
-            is_done = await self._commit(what, releases=True, heeds_mail=heeds_mail)
+            with self._context.clock.working():
+                is_done = await self._commit(what, releases=True, heeds_mail=heeds_mail)
         if is_done:
             self.is_due = False
             self._end_work()
@@ -229,18 +229,19 @@ class Holding:
         covered, number, standing = self._asked, self._number + 1, self._standing()
         lasts, self._has_to_last = self._has_to_last, False
         rows = [replace(row, came=number, went=number if is_done else None) for row, is_done in self._rows]
+        send = self.store.commit if releases else partial(self._call, self.store.commit)
         try:
             cut = self.recording.cut(number, standing, what)
             if cut is None and not (releases or rows):
                 self._done = covered
                 return True
             ending = self._transaction(cut or NOTHING, lease, rows, standing, has_to_last=lasts, releases=releases)
-            is_done = await self._call(self.store.commit, ending)
+            is_done = await send(ending)
             if not is_done and heeds_mail:  # what the cut has taken is saved all the same
-                await self._call(self.store.commit, replace(ending, releases=False))
+                await send(replace(ending, releases=False))
             elif not is_done:  # whoever drives the thread next reads it
                 ending = replace(ending, seen=None, wake_at=self._context.clock.utc().timestamp())
-                is_done = await self._call(self.store.commit, ending)
+                is_done = await send(ending)
             self._number, self._done, self.was_kept = number, covered, True
             del self._rows[: len(rows)]
             if cut is not None:
@@ -251,11 +252,11 @@ class Holding:
         return is_done
 
     def _transaction(self, cut: Cut, lease: Lease, rows: list[Row], standing: Standing, **how: bool) -> Transaction:
-        context, wake_at = self._context, self._wake_at()
+        context = self._context
         waiting = sorted({record.question.path for record in context.interaction.all_open()})
         told = {"run": context.run, "error": standing.error, "waiting": waiting, "passes": context.passes}
         record = text_of({**told, "usage": context.usage.told()})
-        stands = {"status": standing.status, "record": record, "wake_at": wake_at, "seen": self._seen}
+        stands = {"status": standing.status, "record": record, "wake_at": self._wake_at(), "seen": self._seen}
         return cut.step(lease, self._number, rows, **stands, **how)
 
     async def _tell(self, cut: Cut) -> None:
@@ -363,8 +364,7 @@ class Holding:
         if self._keeper is not None:
             self._keeper.beat()
         try:
-            waits = self._context.interaction.all_open()
-            if waits and await self.store.mail(self._context.thread_id) != self._seen:
+            if self._context.interaction.all_open() and await self.store.mail(self._context.thread_id) != self._seen:
                 await self.read_mail()
                 self._context.signal()
         except Exception as error:  # noqa: BLE001  # it ends the run, not the group of its coroutines

@@ -136,7 +136,8 @@ class Runs(Entries[S]):
         """Have a thread that has ended, and in which nothing waits, be due no longer."""
         holding, is_over = self._session.holding, self._session.standing not in UNFINISHED
         if holding is not None and holding.is_due and is_over and not self._has_queued():
-            await self._session.close("end")
+            with anyio.CancelScope(shield=True):
+                await self._session.close("end")
 
     async def _begin_again(self, call: Call) -> None:
         self._is_refused = False

@@ -258,10 +258,11 @@ class Session(Thread[S]):
         if self.holding is None or self.thread_id is None:
             return
         async with self.taken(None, as_it_is=True):
-            await self.close("save")
+            with anyio.CancelScope(shield=True):
+                await self.close("save")
 
     async def close(self, what: str, *, heeds_mail: bool = False) -> bool:
-        """Save how the thread stands, and give it back.
+        """Save how the thread stands, and give it back; the caller's shield is round it.
 
         Returns:
             Whether it was done; False: something has come that the run has not read yet.
