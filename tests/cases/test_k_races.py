@@ -45,10 +45,13 @@ class Process:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.put(line)
+        self._lines.put("")
 
     def hear(self) -> dict[str, Any]:
-        """Return the next thing that it tells."""
-        return json.loads(self._lines.get(timeout=WITHIN))
+        """Return the next thing that it tells; why it has ended, if it has, stands in its stderr."""
+        told = self._lines.get(timeout=WITHIN)
+        assert told, f"the worker has ended: {self.process.wait(WITHIN)}"
+        return json.loads(told)
 
     def say(self, **command: Any) -> None:
         """Give it a command, or a word that a leaf waits for."""
@@ -79,7 +82,9 @@ def start(any_store: Stores, anyio_backend: str, tmp_path: Path) -> Iterator[Sta
     """Start workers on the store; what still runs after the test is killed."""
     started: list[Process] = []
 
-    def run(tree: str, *, seconds: float = 30, every: float = 10) -> Process:
+    def run(
+        tree: str, *, seconds: float = 10 * WITHIN, every: float = 10
+    ) -> Process:  # no machine stands still so long
         arguments = [anyio_backend, tree, str(tmp_path / "effects"), str(seconds), str(every)]
         started.append(Process([*arguments, any_store.kind, *any_store.place()]))
         return started[-1]
