@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -20,6 +19,7 @@ from py_trees.common import Status
 from py_trees.composites import Composite
 from py_trees.decorators import Decorator
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from jianmu.engine import passes
 from jianmu.engine.answers import json_text
@@ -92,7 +92,7 @@ class _Kept:
 
     def packed(self) -> JsonValue:
         """Return it as short as it is written; None if the node is as new."""
-        memento = None if self.memento is None else json.loads(self.memento)
+        memento = None if self.memento is None else from_json(self.memento)
         row: list[JsonValue] = [(self.entry | {"memento": memento}).get(key) for key in KEYS]
         row[0] = str(row[0] or Status.INVALID.name)[0]
         while row[-1] is None:
@@ -128,6 +128,16 @@ class Positions:
             RunError: a memento is no JSON.
             Exception: whatever a memento raises; then nothing counts as told.
         """
+        tree, nodes, times = self._news()
+        packed = ({str(number): kept.packed() for number, kept in each.items()} for each in (nodes, times))
+        return Change(next(passes.NUMBERS), tree, *packed)
+
+    def catch_up(self) -> TreeRow | None:
+        """Have all that there is count as told, and return the tree, where it is another one than before."""
+        return self._news()[0]
+
+    def _news(self) -> tuple[TreeRow | None, dict[int, _Kept], dict[int, _Kept]]:
+        """Return the tree if it is another one, the nodes that have changed, and those whose time runs down."""
         if self._is_stale or self._is_edited():
             self._begin()
         statuses, marks, mementos = [*map(_status, self._nodes)], [*map(_mark, self._branches)], self._mementos()
@@ -137,12 +147,9 @@ class Positions:
         now = {number: self._kept(number, mementos.get(number)) for number in sorted(touched)}
         now = {number: kept for number, kept in now.items() if self._told.get(number, _NEW) != kept}
         nodes = {number: kept for number, kept in now.items() if not self._runs_down(number, kept)}
-        times = {str(number): kept.packed() for number, kept in now.items() if number not in nodes}
-        told = {str(number): kept.packed() for number, kept in nodes.items()}
-        change = Change(next(passes.NUMBERS), self._row, told, times)
-        self._row, self._statuses, self._marks = None, statuses, marks
+        tree, self._row, self._statuses, self._marks = self._row, None, statuses, marks
         self._told.update(nodes)
-        return change
+        return tree, nodes, {number: kept for number, kept in now.items() if number not in nodes}
 
     def with_result(self, node: Behaviour, status: Status) -> tuple[str, JsonValue]:
         """Return the number of an AsyncNode, and what is to be kept of it if it is RUNNING and has this result."""
@@ -255,7 +262,7 @@ def whole(tree: str, nodes: Mapping[str, JsonValue], number: int) -> Position:
         CorruptRecordError: they do not fit together.
     """
     try:
-        data = json.loads(tree)
+        data = from_json(tree)
         paths, classes = list[str](), list[str]()
         line: list[str] = []
         for depth, part, cls in data["nodes"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar  # Any: the user's schema, any node, parts of a record
 
@@ -168,7 +167,7 @@ class Thread(Generic[S]):
             inner=self._inner_states(),
             position=runner.parked if is_cut else dump_position(runner.root),
             journal=context.journal.dump(),
-            usage=replace(context.usage),
+            usage=context.usage,
             asked=context.asked,
         )
         record.keep_read(context.interaction.current())
@@ -191,7 +190,7 @@ class Thread(Generic[S]):
     def _bookmark(self) -> Callable[[], None]:
         """Return what puts everything back to how it is now."""
         runner, context = self.runner, self.runner.context
-        told: dict[str, Any] = {"run": context.run, "usage": replace(context.usage), "asked": context.asked}
+        told: dict[str, Any] = {"run": context.run, "usage": context.usage, "asked": context.asked}
         told |= {"position": dump_position(runner.root), "journal": context.journal.dump()}
         before = RunRecord(fingerprint="", thread_id=self.thread_id or "", status="suspended", **told)
         before.keep_read(context.interaction.current())
@@ -218,7 +217,7 @@ class Thread(Generic[S]):
         self._lay_down()
         self.start_over(record.thread_id, record.state, [one.renamed(rename) for one in record.records])
         context.run = context.events.run = record.run
-        context.usage = replace(record.usage)
+        context.usage = record.usage
         context.asked = {rename(path): most for path, most in record.asked.items()}
         context.journal.load(record.journal, rename)
         self.standing, self.error = record.status, record.error
