@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, cast  # Any: each kind of branch has its own class of nodes, and its own places
+from typing import Any  # Any: each kind of branch has its own class of nodes, and its own places
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.composites import Parallel, Selector, Sequence
-from py_trees.decorators import Decorator, ForEach, Repeat, Retry
+from py_trees.decorators import ForEach, Repeat, Retry
 
 from jianmu.engine.halting import STOPS, Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself
 from jianmu.engine.tree import ancestors, path_of
@@ -168,8 +168,8 @@ class Pass:
                 stop_itself(node, status, self.trace)
             else:  # what py_trees' stop does, apart from its log line
                 node.terminate(status)
-            if how == "decorator" and (child := cast("Decorator", node).decorated).status is RUNNING:
-                self.halt(child)
+            if how == "decorator":
+                self._halt_below(node)
             node.status = status
             if self.trace is not None:
                 self.trace("finished", node)
@@ -178,6 +178,10 @@ class Pass:
         else:
             raise invalid_status(node, status)
         return status
+
+    def _halt_below(self, node: Any) -> None:
+        if node.decorated.status is RUNNING:
+            self.halt(node.decorated)
 
     def halt(self, node: Behaviour) -> None:
         """Stop a subtree with INVALID."""

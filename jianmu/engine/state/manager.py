@@ -103,12 +103,13 @@ class StateManager(RuntimeSide[S]):
             NamespaceError: the namespace or a key cannot be used.
         """
         writer = _writer or WRITER.get()
-        given = cast("object", updates)
-        if type(given) is self._view:
-            return
-        if type(given) is not dict and not isinstance(given, Mapping):
-            kind = "a model: initialize takes a model" if isinstance(given, BaseModel) else type(given).__name__
-            raise StateWriteError(f"update takes a dict of fields, not {kind}", path=writer)
+        if not isinstance(updates, dict):
+            given = cast("object", updates)
+            if type(given) is self._view:
+                return
+            if not isinstance(given, Mapping):
+                kind = "a model: initialize takes a model" if isinstance(given, BaseModel) else type(given).__name__
+                raise StateWriteError(f"update takes a dict of fields, not {kind}", path=writer)
         steps = self._steps(updates, namespace, Step.update, writer)
         if steps:
             self._apply(steps, writer)

@@ -248,7 +248,7 @@ class Writes(Generic[S]):
             marks: of a checkpoint that is loaded, of which no delta is made.
         """
         names, held = tuple(news), self._record.held
-        changed = tuple([name for name, new in news.items() if differs(held(name), new)])
+        changed = tuple([name for name, new in news.items() if (old := held(name)) is not new and differs(old, new)])
         deltas = self._deltas(news, record) if marks is None and self.wants_deltas else ()
         with self._lock:
             self._record = record or self._after(news, private)
