@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast  # Any: the functions, arguments and results are the user's
+from typing import Any, Literal, TypeAlias, cast  # Any: the functions, arguments and results are the user's
 
 import anyio
 import anyio.to_thread
@@ -17,6 +17,8 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from jianmu.engine.questions import digest
 from jianmu.errors import SetupError
 
+Text: TypeAlias = str | Callable[[], str]
+
 
 class Call:
     """A function with its arguments, named and digested alike in every process.
@@ -25,15 +27,17 @@ class Call:
         where: the effect as errors name it.
         fn: the function, async or sync; partials are looked through.
         args: its arguments; they need a JSON form.
+        is_fixed: whether they are known to have one and not to change, so that it is made when it is asked for.
     """
 
-    def __init__(self, where: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, where: str, fn: Callable[..., Any], args: tuple[Any, ...], *, is_fixed: bool = False) -> None:
         self.where = where
         self._call = whole = functools.partial(fn, *args)
         inner: Any = whole.func
         self.name: str = getattr(inner, "__qualname__", type(inner).__qualname__)
         self.is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(inner.__call__)
-        self.arguments = self._text(whole.args, whole.keywords)
+        given = (whole.args, whole.keywords)
+        self.arguments: Text = functools.partial(_SORTED.encode, given) if is_fixed else self._text(*given)
 
     def _text(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
         """Return the arguments as a text that is the same in every process; of a long one its digest."""
@@ -61,9 +65,10 @@ class Call:
         return value
 
 
-def digest_of(arguments: str) -> str:
-    """Return the digest of arguments, which may be their text still: that is a JSON list."""
-    return digest("arguments", arguments) if arguments.startswith("[") else arguments
+def digest_of(arguments: Text) -> str:
+    """Return the digest of arguments, which may be their text still, or what makes it: that is a JSON list."""
+    text = arguments if isinstance(arguments, str) else arguments()
+    return digest("arguments", text) if text.startswith("[") else text
 
 
 class _NoJsonError(ValueError):

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args  # Any: the function
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.effects import Call, Result, digest_of, shielded
+from jianmu.engine.effects import Call, Result, Text, digest_of, shielded
 from jianmu.engine.questions import Origin, Place, Rounds, digest
 from jianmu.engine.record import read_rows
 from jianmu.engine.request import Request
@@ -131,6 +131,7 @@ class Journal:
         on_unknown: OnUnknown = "rerun",
         effect: bool = True,
         per: Per = "round",
+        is_fixed: bool = False,
     ) -> Any:
         """Return the result of `fn(*args)`, which is called once in this round, whatever happens in between.
 
@@ -143,6 +144,7 @@ class Journal:
             on_unknown: what to do if a call was begun and its outcome is not known.
             effect: False for reads and pure state writes: no start is recorded.
             per: what the result holds for.
+            is_fixed: whether the arguments are JSON that cannot change.
 
         Raises:
             JournalMismatchError: the key was used for another function or other arguments, or in this entry already.
@@ -152,7 +154,7 @@ class Journal:
         where = f"once('{key}') in node '{scope.origin.path}'"
         if per not in _PER or on_unknown not in _ON_UNKNOWN:
             raise SetupError(f'{where}: per is "round" or "activation", on_unknown "rerun", "ask" or "fail"')
-        call, kind = Call(where, fn, args), Result(where, result)
+        call, kind = Call(where, fn, args, is_fixed=is_fixed), Result(where, result)
         entry = self.find(scope.origin, key, call.name, call.arguments, per=per)
         if key in scope.used:
             raise _mismatch(entry, "it is used twice since the node was entered: each effect needs its own key")
@@ -163,7 +165,7 @@ class Journal:
             return await self._act(scope, entry, call, kind, effect)
         return kind.from_json(entry.result)
 
-    def find(self, origin: Origin, key: str, name: str, arguments: str, *, per: Per = "round") -> Entry:
+    def find(self, origin: Origin, key: str, name: str, arguments: Text, *, per: Per = "round") -> Entry:
         """Return the entry of an effect, or a new one that nothing was recorded of yet.
 
         Raises:

@@ -20,6 +20,7 @@ from jianmu.engine.context import NodeContext
 from jianmu.engine.events import ToolCalled, ToolReturned
 from jianmu.engine.journal import OnUnknown
 from jianmu.engine.node import AsyncNode
+from jianmu.engine.state.readonly import ReadOnlyDict
 from jianmu.engine.suspend import Suspended, is_suspension
 from jianmu.engine.tree import path_of
 from jianmu.errors import OutcomeUnknownError, SetupError
@@ -288,8 +289,9 @@ class ToolExecutor(AsyncNode):
 
         act.__qualname__ = call.name
         how: dict[str, Any] = {"result": CallOutcome, "effect": not tool.idempotent, "per": "activation"}
+        how |= {"on_unknown": self._on_unknown, "is_fixed": type(call.arguments) is ReadOnlyDict}
         try:
-            outcome = await context.once(call.id, act, call.arguments, call.raw, on_unknown=self._on_unknown, **how)
+            outcome = await context.once(call.id, act, call.arguments, call.raw, **how)
         except OutcomeUnknownError:
             text = f"'{call.name}' was begun before and broken off; whether it took effect is not known."
             outcome = turn.fail(work.place, text)

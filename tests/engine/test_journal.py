@@ -514,6 +514,22 @@ async def test_an_activation_ends_after_a_load_too_whatever_tells_its_round(bank
 
 
 @pytest.mark.parametrize("length", [1, 5000])
+async def test_arguments_that_cannot_change_are_kept_as_others(length: int) -> None:
+    """An entry has the same digest of arguments whose text is made late, and others under its key are refused."""
+    journal, other = Journal(), Journal()
+
+    async def write(text: str) -> int:
+        return len(text)
+
+    await journal.once(Entry(), "k", write, length * "a")
+    await other.once(Entry(), "k", write, length * "a", is_fixed=True)
+    assert other.entries[0].arguments == journal.entries[0].arguments
+    assert await restarted(other).once(Entry(), "k", write, length * "a", is_fixed=True) == length
+    with pytest.raises(JournalMismatchError):
+        await other.once(Entry(), "k", write, length * "b", is_fixed=True)
+
+
+@pytest.mark.parametrize("length", [1, 5000])
 async def test_arguments_are_kept_as_their_digest(bank: Bank, length: int) -> None:
     """Of arguments, short or long, an entry has the digest alone, and others under the key are refused."""
     journal = Journal()
