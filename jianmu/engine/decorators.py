@@ -25,7 +25,7 @@ def decorator_of(cls: type[Behaviour], owner: type[Behaviour], *, is_polled: boo
         step = _oneshot(step)
     elif owner is EternalGuard:
         step = _eternal_guard(step)
-    return Kind(cls, step=step, polled=is_polled or owner is EternalGuard or not (is_stock or is_known))
+    return Kind(cls.tick, step=step, polled=is_polled or owner is EternalGuard or not (is_stock or is_known))
 
 
 def _decorator(updated: Callable[[Pass, Any], Status], *, is_loop: bool) -> Step:

@@ -107,15 +107,12 @@ def raise_first(raised: list[Raised]) -> None:
 
 def stop_itself(node: Behaviour, status: Status, trace: Trace | None) -> None:
     """Call a `stop` that a class overrides, and tell of all nodes that it made INVALID."""
-    if trace is None:
-        node.stop(status)
-        return
-    live = [each for each in walk(node) if each.status is not INVALID]
+    live = [each for each in walk(node) if each.status is not INVALID] if trace else []
     try:
         node.stop(status)
     finally:
         for each in live:
-            if each.status is INVALID:
+            if trace and each.status is INVALID:
                 trace("halted", each)
 
 

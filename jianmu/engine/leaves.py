@@ -155,9 +155,9 @@ _tick_leaf, _tick_timer = leaf(_as_py_trees), leaf(_timer)
 def leaf_of(cls: Any, *, is_direct: bool, is_polled: bool, is_known: bool) -> Kind:
     """Return how leaves of a class are ticked; `is_direct`: by themselves, but for the visitor."""
     if is_direct:
-        return Kind(cls, leaf(cls.tick_direct), polled=is_polled)
+        return Kind(cls.tick, leaf(cls.tick_direct), polled=is_polled)
     if cls.update in CONSTANTS:
-        return Kind(cls, _constant(*CONSTANTS[cls.update]), polled=is_polled)
+        return Kind(cls.tick, _constant(*CONSTANTS[cls.update]), polled=is_polled)
     if cls.update is Timer.update:
-        return Kind(cls, _tick_timer, polled=is_polled)
-    return Kind(cls, _tick_leaf, polled=is_polled or not is_known, is_plain=stopping(cls) == "leaf")
+        return Kind(cls.tick, _tick_timer, polled=is_polled)
+    return Kind(cls.tick, _tick_leaf, polled=is_polled or not is_known, is_plain=stopping(cls) == "leaf")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any  # Any: each kind of branch has its own class of nodes, and its own places
+from dataclasses import dataclass
+from typing import Any, cast  # Any: each kind of branch has its own class of nodes, and its own places
 
 from py_trees.behaviour import Behaviour
 from py_trees.common import Status
 from py_trees.composites import Parallel, Selector, Sequence
-from py_trees.decorators import ForEach, Repeat, Retry
+from py_trees.decorators import Decorator, ForEach, Repeat, Retry
 
 from jianmu.engine.halting import STOPS, Raised, Report, Spare, Trace, collect, raise_first, reset, stop_itself
 from jianmu.engine.tree import ancestors, path_of
@@ -43,6 +44,7 @@ def no_step(_run: Pass, _node: Any, _done: Behaviour | None) -> None:
     """Do nothing: a leaf has no steps."""
 
 
+@dataclass(slots=True)
 class Kind:
     """How the nodes of one class are ticked: leaves by `inline`, branches by `step`.
 
@@ -53,24 +55,12 @@ class Kind:
         is_plain: whether a leaf has py_trees' own `tick` and `stop`, and nothing is noted of it.
     """
 
-    __slots__ = ("inline", "is_plain", "polled", "step", "tick", "walks")
-
-    def __init__(
-        self,
-        cls: type[Behaviour],
-        inline: Inline | None = None,
-        step: Step = no_step,
-        *,
-        walks: bool = False,
-        polled: bool = False,
-        is_plain: bool = False,
-    ) -> None:
-        self.tick: object = cls.tick
-        self.inline = inline
-        self.step = step
-        self.walks = walks
-        self.polled = polled
-        self.is_plain = is_plain
+    tick: object
+    inline: Inline | None = None
+    step: Step = no_step
+    walks: bool = False
+    polled: bool = False
+    is_plain: bool = False
 
 
 class Kinds(dict[type[Behaviour], Kind]):
@@ -168,8 +158,8 @@ class Pass:
                 stop_itself(node, status, self.trace)
             else:  # what py_trees' stop does, apart from its log line
                 node.terminate(status)
-            if how == "decorator":
-                self._halt_below(node)
+            if how == "decorator" and (child := cast("Decorator", node).decorated).status is RUNNING:
+                self.halt(child)
             node.status = status
             if self.trace is not None:
                 self.trace("finished", node)
@@ -178,10 +168,6 @@ class Pass:
         else:
             raise invalid_status(node, status)
         return status
-
-    def _halt_below(self, node: Any) -> None:
-        if node.decorated.status is RUNNING:
-            self.halt(node.decorated)
 
     def halt(self, node: Behaviour) -> None:
         """Stop a subtree with INVALID."""

@@ -61,8 +61,8 @@ def kind_of(cls: type[Behaviour]) -> Kind:
         return decorator_of(cls, owner, is_polled=is_polled, is_known=is_known)
     step = control if "steps" in vars(owner) else COMPOSITES.get(owner)
     if step is None:
-        return Kind(cls, opaque)
-    return Kind(cls, step=step, walks=step in (sequence, selector), polled=is_polled)
+        return Kind(cls.tick, opaque)
+    return Kind(cls.tick, step=step, walks=step in (sequence, selector), polled=is_polled)
 
 
 KINDS.find = kind_of
@@ -121,10 +121,7 @@ class Ticker(Pass):
                 for node in nodes[start:]:
                     node.status = RUNNING
                 del places[start + 1 :], nodes[start + 1 :]
-            places.pop()
-            done = nodes.pop()
-            if self.visit is not None:
-                self.visit(done)
+            done = self._leave()
         return None
 
     def _leave(self) -> Behaviour:
