@@ -50,7 +50,9 @@ class Pairing:
     def __call__(self, messages: Iterable[Message]) -> list[Message]:
         """Return the conversation paired; a list that is, as it is."""
         given = messages if isinstance(messages, list) else [*messages]
-        start = next((place for place, message in enumerate(given) if message.role != "system"), len(given))
+        start = 0
+        while start < len(given) and given[start].role == "system":
+            start += 1
         talk = given[start:]  # a system prompt is a new message in each request
         fresh = self._held.fresh(talk)
         if fresh is None:
@@ -133,8 +135,8 @@ def _taken(calls: Sequence[ToolCall], taken: set[str]) -> list[str]:
 
 def with_own_ids(message: Message, taken: Collection[str]) -> Message:
     """Return a message none of whose calls has an id that is taken, nor two of them the same."""
-    ids = [call.id for call in message.tool_calls]
-    if len({*ids}) == len(ids) and all(ids) and not {*ids}.intersection(taken):
+    ids = {call.id for call in message.tool_calls}
+    if len(ids) == len(message.tool_calls) and "" not in ids and ids.isdisjoint(taken):
         return message
     names: list[str] = []
     for call in message.tool_calls:
