@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from itertools import takewhile
-from typing import Any, TypeAlias  # Any: what a coroutine returns, before it was looked at
+from typing import Any  # Any: what a coroutine returns, before it was looked at
 
 import anyio
 from anyio import TaskHandle
@@ -23,7 +23,7 @@ from py_trees.common import Status
 from py_trees.composites import Parallel
 
 from jianmu.engine.clock import Clock
-from jianmu.engine.passes import status_said
+from jianmu.engine.passes import said_of
 from jianmu.engine.questions import Origin
 from jianmu.engine.suspend import is_suspension
 from jianmu.engine.tree import ancestors
@@ -31,7 +31,6 @@ from jianmu.errors import InvalidStatusError, NodeCancelledError, SwallowedSuspe
 
 RESULTS = (Status.SUCCESS, Status.FAILURE)
 RUNNING = Status.RUNNING  # a name of its own is looked up in a tenth of the time
-Task: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Live:
@@ -42,8 +41,7 @@ class Live:
     cleanup: anyio.CancelScope | None = None
     hook: Callable[[], Awaitable[None]] | None = None
     line: tuple[Behaviour, ...] = ()
-    is_halted = is_parked = is_overdue = False
-    has_entered = has_asked = False
+    is_halted = is_parked = is_overdue = has_entered = has_asked = False
     wrote: str | None = None
     origin: Origin | None = None
 
@@ -157,8 +155,7 @@ class Activity:
         if live.has_asked:
             text = f"node '{self.path}' caught its suspension: write `except Exception`, which lets it through"
             return SwallowedSuspensionError(text, path=self.path)
-        said = status_said(status)
-        text = f"node '{self.path}' returned {said} from update_async(): return Status.SUCCESS or FAILURE"
+        text = f"node '{self.path}' returned {said_of(status)} from update_async(): return Status.SUCCESS or FAILURE"
         return InvalidStatusError(text, path=self.path)
 
 
@@ -271,12 +268,12 @@ class Tasks:
             return
         self.cleaning[live] = None
         if live.hook is not None:
-            self._start(self._follow, live, live.hook)
+            if self.group is not None:
+                self.group.start_soon(self.guard, self._follow, live, live.hook)
             return
         if live.handle is not None:
             live.handle.cancel()
-        live.watch = anyio.CancelScope()
-        self._start(self._watch, live, live.watch)
+        self._watch_over(live)
 
     def _is_barred(self, activity: Activity) -> bool:
         """Whether a start has to wait for a cleanup: of the same node, or one that shares a branch with it."""
@@ -311,7 +308,8 @@ class Tasks:
                 error = raised
             live.activity.settle(live, status, error)
         except KeyboardInterrupt as raised:  # in a line of the engine's own, where trio raises it: the group lives on
-            self._interrupt(raised)
+            self._fatal.append(raised)
+            self.signal()
         finally:
             if live.is_halted and live.has_entered and live.activity.hook is not None:
                 await self.guard(self._clean_up, live, live.activity.hook)
@@ -328,8 +326,7 @@ class Tasks:
         """Await a node's cleanup, at most for `halt_timeout`."""
         with anyio.CancelScope(shield=True) as live.cleanup:
             if live.is_overdue:
-                live.watch = anyio.CancelScope()
-                self._start(self._watch, live, live.watch)
+                self._watch_over(live)
             try:
                 await hook()
             except Exception as raised:  # noqa: BLE001  # a cleanup's exception ends no run
@@ -345,34 +342,32 @@ class Tasks:
             node = live.activity.node
             while any(node in other.line for other in takewhile(lambda other: other is not live, self.cleaning)):
                 await self._next_end()
-            live.watch = anyio.CancelScope()
-            self._start(self._watch, live, live.watch)
+            self._watch_over(live)
             await self._clean_up(live, hook)
         finally:
             self._surely(self._end, live)
 
-    def _start(self, function: Task, *args: object) -> None:
-        if self.group is not None:
-            self.group.start_soon(self.guard, function, *args)
-
-    async def guard(self, function: Task, *args: object) -> None:
+    async def guard(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Do what one of the run's own tasks does; Ctrl-C, which trio raises in any line, ends the run and no group."""
         try:
             await function(*args)
         except KeyboardInterrupt as raised:
-            self._interrupt(raised)
+            self._fatal.append(raised)
+            self.signal()
 
     def _surely(self, step: Callable[[Live], None], live: Live) -> None:
         """Take a step that others wait for, anew where Ctrl-C has broken it off."""
         try:
             step(live)
         except KeyboardInterrupt as raised:
-            self._interrupt(raised)
+            self._fatal.append(raised)
+            self.signal()
             step(live)
 
-    def _interrupt(self, raised: KeyboardInterrupt) -> None:
-        self._fatal.append(raised)
-        self.signal()
+    def _watch_over(self, live: Live) -> None:
+        scope = live.watch = anyio.CancelScope()
+        if self.group is not None:
+            self.group.start_soon(self.guard, self._watch, live, scope)
 
     async def _watch(self, live: Live, scope: anyio.CancelScope) -> None:
         """Report a halted node that is late; cancel its cleanup; let the others go on."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any  # Any: what a coroutine is sent, which is of no use
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-
-from jianmu.engine.activity import Task
 
 
 class Turn:
@@ -51,7 +50,7 @@ class Attendance:
         self._is_stirred = False
         self._stirred: anyio.Event | None = None
 
-    def be_in(self, group: TaskGroup, guard: Task) -> None:
+    def be_in(self, group: TaskGroup, guard: Callable[..., Coroutine[Any, Any, None]]) -> None:
         """Have the tasks live in a group, as soon as they are needed; `guard` awaits what they do."""
         self._group, self._guard = group, guard
 

@@ -197,7 +197,7 @@ class Pass:
             self.culprit = node
 
 
-def status_said(status: object) -> str:
+def said_of(status: object) -> str:
     """Return what an error tells of what stands for a status: of a value its type only."""
     return str(status) if status is None or isinstance(status, Status) else type(status).__name__
 
@@ -206,7 +206,7 @@ def invalid_status(node: Behaviour, status: object) -> InvalidStatusError:
     """Return the error for a node that returned what is no result."""
     path = path_of(node)
     return InvalidStatusError(
-        f"node '{path}' returned {status_said(status)}: "
+        f"node '{path}' returned {said_of(status)}: "
         "return Status.SUCCESS, Status.FAILURE or Status.RUNNING from its update()",
         path=path,
     )
