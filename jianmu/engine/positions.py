@@ -128,16 +128,12 @@ class Positions:
             RunError: a memento is no JSON.
             Exception: whatever a memento raises; then nothing counts as told.
         """
-        tree, nodes, times = self._news()
+        tree, nodes, times = self.news()
         packed = ({str(number): kept.packed() for number, kept in each.items()} for each in (nodes, times))
         return Change(next(passes.NUMBERS), tree, *packed)
 
-    def catch_up(self) -> TreeRow | None:
-        """Have all that there is count as told, and return the tree, where it is another one than before."""
-        return self._news()[0]
-
-    def _news(self) -> tuple[TreeRow | None, dict[int, _Kept], dict[int, _Kept]]:
-        """Return the tree if it is another one, the nodes that have changed, and those whose time runs down."""
+    def news(self) -> tuple[TreeRow | None, dict[int, _Kept], dict[int, _Kept]]:
+        """Do the same, not packed: return the tree, the nodes that have changed, and those whose time runs down."""
         if self._is_stale or self._is_edited():
             self._begin()
         statuses, marks, mementos = [*map(_status, self._nodes)], [*map(_mark, self._branches)], self._mementos()

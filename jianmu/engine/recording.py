@@ -151,7 +151,7 @@ class Recording:
             self._cache = stored.snapshot.id if stored.snapshot.kind == "cache" else None
         self._kept = {row.id for row in stored.questions}
         if self._tree is not None:
-            tree = self._positions.catch_up()  # the tree was put there just now
+            tree = self._positions.news()[0]  # the tree was put there just now
             if tree is None or self._trees.get(tree.id) != self._tree:
                 self._positions.stale()
 

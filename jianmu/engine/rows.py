@@ -1,7 +1,6 @@
 """What a store keeps of a thread: rows of JSON text with what has to be looked for in columns of their own.
 
-Nothing here is changed once it is made. What is made for each transaction is not `frozen`: that takes three times as
-long to make.
+Nothing of it is changed once made; what each transaction needs is not `frozen`, which would take three times as long.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class ReactiveRunner(Generic[S]):
         context.signal, context.stir = self.signal, self.wake.set
         context.halt_timeout = self.options.halt_timeout
         self._unsubscribe: Callable[[], None] | None = None
-        record_weakly(state_manager, self, ReactiveRunner[Any].record)
+        record_weakly(state_manager, self, ReactiveRunner[S].record)
 
     # Waking
 
