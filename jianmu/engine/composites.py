@@ -25,13 +25,6 @@ from jianmu.engine.tree import path_of
 Found = tuple[Behaviour | None, Behaviour | None]
 """The next branch to be ticked, or the child that ended the tick, or neither when none is left."""
 
-
-class Walked(int):
-    """Stands for the place of a composite that goes on where it is parked: how many branches stand above the walk."""
-
-    __slots__ = ()
-
-
 NOWHERE: tuple[int, Behaviour | None] = (sys.maxsize, None)
 """Where a composite is parked of which nothing was noted: behind all children, after none."""
 
@@ -44,9 +37,8 @@ def ordered(passing: Status) -> Step:
         if done is None:
             index = _begin(run, node, is_sequence)
         else:
-            index: int = run.places[-1]
-            if type(index) is Walked:
-                index = getattr(node, "jianmu_parked", NOWHERE)[0]
+            place = run.places[-1]
+            index: int = getattr(node, "jianmu_parked", NOWHERE)[0] if type(place) is slice else place
             if done.status is not passing:
                 return _end(run, node, index, done, is_sequence)
             index += 1
@@ -101,8 +93,11 @@ def _end(run: Pass, node: Sequence | Selector, index: int, stopper: Behaviour | 
 
 
 def walked(run: Pass, node: Any, kind: Kind) -> tuple[Behaviour, Kind]:
-    """Go down through RUNNING composites with memory to the first node that has to be ticked; return it."""
-    start = Walked(len(run.nodes))
+    """Go down through RUNNING composites with memory to the first node that has to be ticked; return it.
+
+    The place of each of them is the slice of the branches at work that are walked through with it.
+    """
+    walk = slice(len(run.nodes), None)
     while kind.walks and node.status is RUNNING and node.memory and getattr(node.tick, "__func__", None) is kind.tick:
         index, children = getattr(node, "jianmu_parked", NOWHERE)[0], node.children
         child: Behaviour = node.current_child
@@ -116,7 +111,7 @@ def walked(run: Pass, node: Any, kind: Kind) -> tuple[Behaviour, Kind]:
         if kind.polled:
             run.polled = True
         run.nodes.append(node)
-        run.places.append(start)
+        run.places.append(walk)
         node, kind = child, below
     return node, kind
 

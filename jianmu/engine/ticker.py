@@ -21,7 +21,7 @@ from py_trees.decorators import Decorator, EternalGuard, OneShot
 from py_trees.trees import BehaviourTree
 from py_trees.visitors import VisitorBase
 
-from jianmu.engine.composites import Walked, parallel, selector, sequence, walked
+from jianmu.engine.composites import parallel, selector, sequence, walked
 from jianmu.engine.control import control, go_on
 from jianmu.engine.decorators import decorator_of
 from jianmu.engine.halting import halt
@@ -112,15 +112,18 @@ class Ticker(Pass):
         """Go on with the branches above a node that is done, until one asks for another node below it."""
         nodes, places = self.nodes, self.places
         while nodes:
-            start, node = places[-1], nodes[-1]
-            if done.status is not RUNNING or type(start) is not Walked:
+            place, node = places[-1], nodes[-1]
+            if done.status is not RUNNING or type(place) is not slice:
                 asked = KINDS[type(node)].step(self, node, done)
                 if asked is not None:
                     return asked
             elif self.visit is None:
-                for node in nodes[start:]:
+                passed: list[Behaviour] = nodes[place]
+                for node in passed:
                     node.status = RUNNING
-                del places[start + 1 :], nodes[start + 1 :]
+                done = passed[0]
+                del places[place], nodes[place]
+                continue
             done = self._leave()
         return None
 
