@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, cast  # Any: the functions, arguments and results are the user's
+from typing import Any, Literal, cast  # Any: the functions, arguments and results are the user's
 
 import anyio
 import anyio.to_thread
@@ -16,8 +16,6 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from jianmu.engine.questions import digest
 from jianmu.errors import SetupError
-
-Text: TypeAlias = str | Callable[[], str]
 
 
 class Call:
@@ -37,7 +35,7 @@ class Call:
         self.name: str = getattr(inner, "__qualname__", type(inner).__qualname__)
         self.is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(inner.__call__)
         given = (whole.args, whole.keywords)
-        self.arguments: Text = functools.partial(_SORTED.encode, given) if is_fixed else self._text(*given)
+        self.arguments = functools.partial(_SORTED.encode, given) if is_fixed else self._text(*given)
 
     def _text(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
         """Return the arguments as a text that is the same in every process; of a long one its digest."""
@@ -65,7 +63,7 @@ class Call:
         return value
 
 
-def digest_of(arguments: Text) -> str:
+def digest_of(arguments: str | Callable[[], str]) -> str:
     """Return the digest of arguments, which may be their text still, or what makes it: that is a JSON list."""
     text = arguments if isinstance(arguments, str) else arguments()
     return digest("arguments", text) if text.startswith("[") else text

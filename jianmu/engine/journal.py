@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args  # Any: the function
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from jianmu.engine.answers import JsonObject
-from jianmu.engine.effects import Call, Result, Text, digest_of, shielded
+from jianmu.engine.effects import Call, Result, digest_of, shielded
 from jianmu.engine.questions import Origin, Place, Rounds, digest
 from jianmu.engine.record import read_rows
 from jianmu.engine.request import Request
@@ -165,7 +165,7 @@ class Journal:
             return await self._act(scope, entry, call, kind, effect)
         return kind.from_json(entry.result)
 
-    def find(self, origin: Origin, key: str, name: str, arguments: Text, *, per: Per = "round") -> Entry:
+    def find(self, origin: Origin, key: str, name: str, text: str | Callable[[], str], *, per: Per = "round") -> Entry:
         """Return the entry of an effect, or a new one that nothing was recorded of yet.
 
         Raises:
@@ -174,10 +174,10 @@ class Journal:
         known = self._entries.get((origin.place, per, key))
         if known is None or (known.is_past and known.activation is not None):
             number = None if per == "round" else 0 if known is None else (known.activation or 0) + 1
-            return _entry(_FRESH, origin=origin, key=key, activation=number, name=name, arguments=arguments)
+            return _entry(_FRESH, origin=origin, key=key, activation=number, name=name, arguments=text)
         if known.name != name:
             raise _mismatch(known, f"it was used for {known.name}, and now for {name}: each effect needs its own key")
-        if digest_of(known.arguments) != digest_of(arguments):
+        if digest_of(known.arguments) != digest_of(text):
             raise _mismatch(known, f"{name} was called with other arguments before: a key stands for one call")
         return known
 

@@ -92,8 +92,7 @@ def spend(limits: Limits, usage: Usage, amounts: Mapping[str, float | None], pat
         if used >= most if amount is None else amount > 0 and used + amount > most:
             raise _over(name, most, unit, path)
     for counter, amount in amounts.items():
-        if amount:
-            setattr(usage, counter, getattr(usage, counter) + amount)
+        setattr(usage, counter, getattr(usage, counter) + (amount or 0))
 
 
 def _over(name: str, most: float, unit: str, path: str | None = None) -> LimitExceeded:
