@@ -59,10 +59,10 @@ class Resources:
             SetupError: a node wants to be opened, and the tree is open already.
         """
         for node in walk(top) if self._is_set_up else ():
-            if _overrides(node, "setup"):
+            if getattr(node.setup, "__func__", None) is not Behaviour.setup:
                 with _noted(node, "setup"):
                     node.setup(**self._arguments)
-            if _overrides(node, "shutdown"):
+            if getattr(node.shutdown, "__func__", None) is not Behaviour.shutdown:
                 self._closers.append(node)
             if _hook(node, "open") or _hook(node, "close"):
                 if self._is_open and getattr(node, "can_be_late", False):
@@ -149,11 +149,6 @@ class _Turns:
             raise self._raised[0]
         if self._raised:
             raise BaseExceptionGroup(f"nodes failed to {self._what}", self._raised)
-
-
-def _overrides(node: Behaviour, what: str) -> bool:
-    """Whether a node has a hook that does more than py_trees' empty one."""
-    return getattr(getattr(node, what), "__func__", None) is not getattr(Behaviour, what)
 
 
 @contextmanager
