@@ -24,9 +24,9 @@ class Held:
     """The messages that somebody has looked at, so that of a conversation that goes on only the rest has to be."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: Sequence[Message] = ()
 
-    def fresh(self, messages: list[Message]) -> list[Message] | None:
+    def fresh(self, messages: Sequence[Message]) -> Sequence[Message] | None:
         """Return what has come after the messages that are held, or None where these are not the same any more."""
         count = len(self._messages)
         if not count:
@@ -35,8 +35,8 @@ class Held:
             return None
         return messages[count:] if messages[:count] == self._messages else None
 
-    def hold(self, messages: list[Message]) -> None:
-        """Hold these messages."""
+    def hold(self, messages: Sequence[Message]) -> None:
+        """Hold these messages, a list that nobody changes."""
         self._messages = messages
 
 
@@ -76,16 +76,15 @@ class KnownIds:
         self.calls = set[str]()
 
     def look(self, messages: Sequence[Message]) -> None:
-        """Have the ids of these messages."""
-        talk = [*messages]
-        fresh = self._held.fresh(talk)
+        """Have the ids of these messages, as a state has them: a list that nobody changes."""
+        fresh = self._held.fresh(messages)
         if fresh is None:
             self.messages.clear()
             self.calls.clear()
-            fresh = talk
+            fresh = messages
         self.messages |= {message.id for message in fresh}
         self.calls |= {call.id for message in fresh for call in message.tool_calls}
-        self._held.hold(talk)
+        self._held.hold(messages)
 
 
 def _rearranged(given: Sequence[Message]) -> list[Message]:
