@@ -15,6 +15,7 @@ from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Values, standing_of
 from jianmu.engine.phases import Phase
 from jianmu.engine.runs import Runs
+from jianmu.engine.thread import UNFINISHED
 from jianmu.errors import AgentBusyError, RunError, SetupError
 
 S = TypeVar("S", bound=BaseModel)
@@ -103,7 +104,7 @@ class Calls(Runs[S]):
                     await self._reset(with_state)
 
     async def _reset(self, with_state: bool) -> None:
-        await self._give_up("reset")
+        await self._give_up("reset", is_cut_short=self._session.standing in UNFINISHED)
         if with_state:
             self._runner.manager.initialize()
         self._session.settle("finished")

@@ -20,10 +20,11 @@ from jianmu.engine.ends import End
 from jianmu.engine.entries import Call, Entries, OnNewInput, Values, standing_of
 from jianmu.engine.events import RunEnded, RunStarted
 from jianmu.engine.holding import Holding
+from jianmu.engine.node import AsyncNode
 from jianmu.engine.outcome import Outcome, waiting_outcome
 from jianmu.engine.phases import Phase
 from jianmu.engine.thread import UNFINISHED
-from jianmu.engine.tree import path_of
+from jianmu.engine.tree import descend, path_of
 from jianmu.errors import ThreadBusyError, UnfinishedRunError
 
 S = TypeVar("S", bound=BaseModel)
@@ -66,17 +67,20 @@ class Runs(Entries[S]):
             return await self.go_on(call, until_suspend=until_suspend)
         self._is_refused = True  # until it has begun
         try:
-            await self._give_up("new input")
+            await self._give_up("new input", is_cut_short=gives_up)
             return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
         except BaseException:
             if self._is_refused and gives_up and holding is not None:
                 holding.forget()  # nothing of it was kept: the thread stands as it did
             raise
 
-    async def _give_up(self, reason: str) -> None:
+    async def _give_up(self, reason: str, *, is_cut_short: bool) -> None:
         """Halt what is left of a run, withdraw its questions, and keep with its inputs that nothing comes of them."""
         self._context.interaction.withdraw_open(path_of(self._runner.root), reason)
         await self._runner.abandon()
+        for node in descend(self._runner.root) if is_cut_short else ():
+            if isinstance(node, AsyncNode):
+                node.on_given_up()
         if self._session.holding is not None:
             self._session.holding.inputs.end(lambda: self._told(End(Status.INVALID)))
 

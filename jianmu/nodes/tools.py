@@ -67,6 +67,7 @@ class ToolExecutor(AsyncNode):
     SUCCESS when the results are in; at once when there is nothing to call.
     RUNNING while a call is carried out, and while a question of a call is open.
     Halting cancels what is carried out; those calls, and those that were not begun, get a result that says so.
+    So do calls that it was not entered for yet, when their run was cut short and is given up for new input.
     Two that may run at the same time on one conversation are refused.
 
     Args:
@@ -153,6 +154,13 @@ class ToolExecutor(AsyncNode):
         if self.status is Status.RUNNING and self._context is not None and not self._goes_on_later():
             self._turn.close(self.context)
         super().on_halt()
+
+    def on_given_up(self) -> None:
+        """Give the calls of the last reply their results: the run that was to carry them out goes on no more."""
+        messages = conversation.messages_of(self.context)
+        reply = next((one for one in reversed(messages) if one.role != "tool"), None)
+        if reply is not None and reply.tool_calls:
+            Turn(reply.id, reply.tool_calls).close(self.context)
 
     def _goes_on_later(self) -> bool:
         """Whether the run only ends for now, and the node is not at work or has asked something that is open."""

@@ -17,7 +17,7 @@ from py_trees.common import Status
 from jianmu.errors import ModelUnavailableError
 from jianmu.message import Message, human
 from jianmu.model import ModelRequest, Retrying, ScriptedModel, Turn
-from jianmu.nodes import AgentLLMNode, AskHuman, ForEach, Sequence, Timeout, ToolExecutor
+from jianmu.nodes import AgentLLMNode, AskHuman, ForEach, Guard, Selector, Sequence, Timeout, ToolExecutor
 from jianmu.nodes.pairing import paired
 from jianmu.stores import MemoryStore, SQLiteStore
 from jianmu.tool import Toolbox, tool
@@ -131,6 +131,60 @@ async def test_whenever_it_is_stopped_the_next_turn_works(stop: Callable[[Any, a
         turns += 1 if turns < 60 else 5
     assert turns > 10
     assert texts(made.state.messages) == ["how wide?", "ai(1 2)", "result 1", "result 2", "It is wide"]
+
+
+@pytest.mark.parametrize("stop", [cancelled, halted])
+@pytest.mark.parametrize("has_store", [False, True])
+async def test_whenever_it_is_stopped_and_given_up_each_call_has_a_result(
+    stop: Callable[[Any, anyio.CancelScope], None], has_store: bool
+) -> None:
+    """After each number of turns, with a store and without: results stand before the next message, and none is lost."""
+    has_ended = False
+    turns = 0
+    while not has_ended:
+        box, store = Toolbox(look), MemoryStore() if has_store else None
+        made = agent(build(ScriptedModel([answering] * 4), box), clock=None, store=store)
+        has_ended = await cut(made, turns, stop)
+        with anyio.fail_after(20):
+            await made.run({"messages": [human("and now?")]}, on_new_input="withdraw")
+        messages = [*made.state.messages]
+        assert paired(messages) == messages, turns
+        turns += 1
+    assert turns > 10
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+async def test_calls_that_wait_behind_a_question_have_results_when_the_run_is_given_up(has_store: bool) -> None:
+    """The executor was not reached yet: nobody will carry the calls out, wherever the run stood."""
+    box, store = Toolbox(look), MemoryStore() if has_store else None
+    model = ScriptedModel([[call("1", place="sea"), call("2", place="bay")], "fine"])
+    nodes = [
+        AgentLLMNode("a", model=model, tools=box),
+        AskHuman("ask", message="Sure?"),
+        ToolExecutor("act", tools=box),
+    ]
+    made = agent(Sequence("s", memory=True, children=nodes), clock=None, store=store)
+    with anyio.fail_after(20):
+        assert (await made.run_until_suspend({"messages": [human("how wide?")]})).suspended
+        assert texts(made.state.messages) == ["how wide?", "ai(1 2)"]
+        await made.run_until_suspend({"messages": [human("and now?")]}, on_new_input="withdraw")
+    assert texts(made.state.messages) == ["how wide?", "ai(1 2)", "result 1", "result 2", "and now?", "fine"]
+    assert made.state.messages[2].text == "'look' was not called, since its turn was ended before."
+
+
+async def test_calls_that_a_run_has_left_to_the_next_one_stay_open() -> None:
+    """A run that has ended by itself has left them on purpose: the next one carries them out."""
+    box = Toolbox(look)
+    model = ScriptedModel([[call("1", place="sea")]])
+    think = AgentLLMNode("a", model=model, tools=box)
+    once = Guard("once", think, condition=lambda state: not state.topic)
+    act = Guard("sure", ToolExecutor("act", tools=box), condition=lambda state: bool(state.topic))
+    made = agent(Selector("s", memory=True, children=[once, act]), clock=None)
+    with anyio.fail_after(20):
+        assert await made.run({"messages": [human("how wide?")]}) is SUCCESS
+        assert await made.run({"topic": "yes"}) is SUCCESS
+    assert texts(made.state.messages) == ["how wide?", "ai(1)", "result 1"]
+    assert made.state.messages[-1].text == "sea is wide"
 
 
 async def test_a_run_goes_on_in_another_process_where_the_model_was_asked(tmp_path: Any) -> None:
