@@ -110,7 +110,8 @@ class Book:
         """Return the question that an answer is for: by its id, its key, or as the only open one."""
         if answer.id is not None:
             return self.get(answer.id)
-        known = [record for record in self._heard() if is_repeated(record, answer)] or self.unanswered()
+        heard = () if answer.key is None else self._heard()
+        known = [record for record in heard if is_repeated(record, answer)] or self.unanswered()
         if len(known) == 1:
             return known[0]
         ids = [record.id for record in known]
