@@ -147,7 +147,7 @@ def test_tracing_changes_nothing(spec: Any) -> None:
 
 
 def test_what_is_above_a_parked_chain_goes_on_with_its_own_child() -> None:
-    """Composites with memory that are walked through at once are left at once, and the one above is told of its child."""
+    """Composites that are walked through are left at once, and the one above is told of its child, not of the last."""
     inner = Sequence("inner", memory=True, children=[Running("leaf")])
     outer = Sequence("outer", memory=True, children=[inner])
     root = Selector("root", memory=False, children=[outer])
