@@ -142,13 +142,13 @@ def _sweep(run: Pass, node: Composite, rest: Iterator[Behaviour], passing: Statu
             return child, None
         if kind.polled:
             run.polled = True
-        if kind.is_plain:
-            is_quick = run.trace is None and _looks_plain(node) if is_quick is None else is_quick
-            if is_quick:
-                child, stopper = _sweep_plain(run, node, child, rest, passing)
-                if stopper is not None:
-                    return None, stopper
-                continue
+        if kind.is_plain and is_quick is None:
+            is_quick = run.trace is None and _looks_plain(node)
+        if kind.is_plain and is_quick:
+            child, stopper = _sweep_plain(run, node, child, rest, passing)
+            if stopper is not None:
+                return None, stopper
+            continue
         if passing is SUCCESS:
             node.current_child = child
         is_own = getattr(child.tick, "__func__", None) is kind.tick

@@ -113,17 +113,12 @@ class Ticker(Pass):
         nodes, places = self.nodes, self.places
         while nodes:
             place, node = places[-1], nodes[-1]
-            if done.status is not RUNNING or type(place) is not slice:
-                asked = KINDS[type(node)].step(self, node, done)
-                if asked is not None:
-                    return asked
-            elif self.visit is None:
-                passed: list[Behaviour] = nodes[place]
-                for node in passed:
-                    node.status = RUNNING
-                done = passed[0]
-                del places[place], nodes[place]
+            if done.status is RUNNING and type(place) is slice:
+                done = self._leave_all(place)
                 continue
+            asked = KINDS[type(node)].step(self, node, done)
+            if asked is not None:
+                return asked
             done = self._leave()
         return None
 
@@ -134,6 +129,16 @@ class Ticker(Pass):
         if self.visit is not None:
             self.visit(node)
         return node
+
+    def _leave_all(self, walk: slice) -> Behaviour:
+        """Return the outermost branch of those that were walked through, now that the node below them is RUNNING."""
+        if self.visit is not None:
+            return self._leave()
+        gone = self.nodes[walk]
+        for node in gone:
+            node.status = RUNNING
+        del self.places[walk], self.nodes[walk]
+        return gone[0]
 
     def _throw(self, error: BaseException) -> Behaviour | None:
         """Throw an exception into the branches above; return what the one that takes it wants ticked next."""
