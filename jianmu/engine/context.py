@@ -292,8 +292,7 @@ class NodeContext:
         """
         part = self.copied()
         part.scoped = lambda: f"{self.scope}{scope if isinstance(scope, str) else scope()}/"
-        part.tool_call_id = tool_call_id or self.tool_call_id
-        part.effect, part.wrote = ACTING.get(), None
+        part.tool_call_id, part.effect, part.wrote = tool_call_id or self.tool_call_id, ACTING.get(), None
         return part
 
     def copied(self) -> NodeContext:
