@@ -74,13 +74,14 @@ class Worker:
         self._lock = threading.Lock()
         self._pieces = queue.SimpleQueue[Piece[Any]]()
         self._is_on = False
+        self._loops = WeakKeyDictionary[Any, tuple[anyio.Lock, type[anyio.Event]]]()
 
     async def do(self, work: Callable[[], T]) -> T:
         """Return what a function has returned in the thread."""
         await checkpoint_if_cancelled()
         token = current_token().native_token
-        here = _loops.get(token) or _loops.setdefault(token, _Loop())
-        gate, piece = here.gate(self), Piece(work, token, here.new_event())
+        gate, new_event = self._loops.get(token) or self._meet(token)
+        piece = Piece(work, token, new_event())
         del work
         await gate.acquire() if gate.locked() else gate.acquire_nowait()
         try:
@@ -94,6 +95,10 @@ class Worker:
         finally:
             gate.release()
         return piece.found()
+
+    def _meet(self, token: Any) -> tuple[anyio.Lock, type[anyio.Event]]:
+        """Return what lets the calls of an event loop through one by one, and its own class of events."""
+        return self._loops.setdefault(token, (anyio.Lock(fast_acquire=True), type(anyio.Event())))
 
     def _hand_over(self, piece: Piece[Any]) -> None:
         with self._lock:
@@ -115,18 +120,3 @@ class Worker:
         with self._lock:
             self._is_on = not pieces.empty()
             return self._is_on
-
-
-class _Loop:
-    """What belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self.new_event = type(anyio.Event())  # the loop's own class
-        self._gates = WeakKeyDictionary[Worker, anyio.Lock]()
-
-    def gate(self, worker: Worker) -> anyio.Lock:
-        """Return what lets the calls of this event loop through one by one."""
-        return self._gates.get(worker) or self._gates.setdefault(worker, anyio.Lock(fast_acquire=True))
-
-
-_loops = WeakKeyDictionary[Any, _Loop]()
