@@ -205,11 +205,6 @@ class Tasks:
         """Whether a coroutine lives, cleans up or is about to start."""
         return bool(self.lives or self.wanted)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether something is to be started or cancelled."""
-        return bool(self.wanted or self.halting)
-
     def be_in(self, group: TaskGroup | None) -> None:
         """Have coroutines live in a group from now on, or nowhere."""
         self.group = group

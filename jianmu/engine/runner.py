@@ -194,7 +194,7 @@ class ReactiveRunner(Generic[S]):
             if self.root.status is not RUNNING:
                 return End(self.root.status)
             has_turned = self.log is not None and await self.log.after_pass()
-            if is_asked := self.tasks.is_asked:
+            if is_asked := bool(self.tasks.wanted or self.tasks.halting):
                 if self.tasks.group is None:
                     await self.host.ready()
                 self.tasks.carry_out()
@@ -336,7 +336,7 @@ class ReactiveRunner(Generic[S]):
 
     async def _clean_up(self) -> None:
         """Cancel what was halted and await every cleanup, out of reach of cancellation."""
-        if self.tasks.lives or self.tasks.is_asked:
+        if self.tasks.is_busy or self.tasks.halting:
             with anyio.CancelScope(shield=True):
                 async with self.host.opened() if self.tasks.lives else nullcontext():
                     self.tasks.carry_out()
