@@ -79,7 +79,7 @@ class Runs(Entries[S]):
         self._context.interaction.withdraw_open(path_of(self._runner.root), reason)
         await self._runner.abandon()
         for node in descend(self._runner.root) if is_cut_short else ():
-            if isinstance(node, AsyncNode):
+            if isinstance(node, AsyncNode) and getattr(node, "bound_to", None) is self._context:  # not put in since
                 node.on_given_up()
         if self._session.holding is not None:
             self._session.holding.inputs.end(lambda: self._told(End(Status.INVALID)))

@@ -133,6 +133,7 @@ class Ticker(Pass):
     def _leave_all(self, walk: slice) -> Behaviour:
         """Return the outermost branch of those that were walked through, now that the node below them is RUNNING."""
         if self.visit is not None:
+            self.nodes[-1].status = RUNNING
             return self._leave()
         gone = self.nodes[walk]
         for node in gone:

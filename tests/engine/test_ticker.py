@@ -361,6 +361,26 @@ def test_v10_a_branch_that_is_never_reached_tells_nothing() -> None:
     assert "never" not in events
 
 
+@pytest.mark.parametrize("is_visited", [False, True])
+@pytest.mark.parametrize("cls", [Sequence, Selector])
+def test_a_leaf_may_halt_the_branches_above_it(cls: Any, is_visited: bool) -> None:
+    """What is below goes on with its tick, as under py_trees: they are RUNNING with it, whoever looks on."""
+
+    class Halting(Leaf):
+        def update(self) -> Status:
+            status = super().update()
+            if self.updates == 2:
+                root.stop(INVALID)
+            return status
+
+    root: Any = Halting("leaf", R)
+    for name in ("low", "middle", "root"):
+        root = cls(name, memory=True, children=[root])
+    for _ in range(2):
+        tick(root, (lambda _: None) if is_visited else None)
+    assert [node.status for node in descend(root)] == [R, R, R, R]
+
+
 def test_a_visitor_sees_what_py_trees_yields() -> None:
     """`visit` gets the ticked nodes, children before parents, and no others."""
     visited: list[Behaviour] = []

@@ -172,6 +172,19 @@ async def test_calls_that_wait_behind_a_question_have_results_when_the_run_is_gi
     assert made.state.messages[2].text == "'look' was not called, since its turn was ended before."
 
 
+async def test_a_run_is_given_up_in_a_tree_to_which_an_executor_was_added_since() -> None:
+    """One that no run has met has nothing to put in order; the one that has does."""
+    box = Toolbox(look)
+    model = ScriptedModel([[call("1", place="sea")], "fine"])
+    nodes = [AgentLLMNode("a", model=model, tools=box), AskHuman("ask", message="?"), ToolExecutor("act", tools=box)]
+    made = agent(Sequence("s", memory=True, children=nodes), clock=None)
+    with anyio.fail_after(20):
+        await made.run_until_suspend({"messages": [human("how wide?")]})
+        made.tree.root.insert_child(ToolExecutor("first", tools=box), 0)
+        await made.run_until_suspend({"messages": [human("and now?")]}, on_new_input="withdraw")
+    assert texts(made.state.messages) == ["how wide?", "ai(1)", "result 1", "and now?", "fine"]
+
+
 async def test_calls_that_a_run_has_left_to_the_next_one_stay_open() -> None:
     """A run that has ended by itself has left them on purpose: the next one carries them out."""
     box = Toolbox(look)
