@@ -66,13 +66,12 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together; a cost that one of them does not know is left out."""
-        sums = {**self.__dict__}
-        for name, count in other.__dict__.items():
-            if count:
-                sums[name] = count + (sums[name] or 0)
-        if sums["cost"] is None:
-            sums["cost"] = other.cost
+        mine, theirs = self.__dict__, other.__dict__
+        sums = {name: theirs[name] if mine[name] is None else mine[name] + (theirs[name] or 0) for name in _COUNTED}
         return of_valid(Usage, sums, sums)
+
+
+_COUNTED = tuple(Usage.model_fields)  # a subclass may have more
 
 
 class Message(BaseModel):

@@ -199,6 +199,18 @@ def test_usages_add_up() -> None:
     assert (Usage() + Usage()).cost is None
 
 
+def test_what_a_usage_has_beside_the_counts_is_not_added() -> None:
+    """A model may tell more in a class of its own: the sum is a Usage, on whichever side it stands."""
+
+    class More(Usage):
+        audio_tokens: int = 0
+
+    more = More(input_tokens=3, audio_tokens=5)
+    for both in (more + Usage(requests=1), Usage(requests=1) + more):
+        assert both == Usage(input_tokens=3, requests=1)
+        assert Usage.model_validate_json(both.model_dump_json()) == both
+
+
 def test_a_result_of_no_json_form_is_no_message() -> None:
     """The text names the kind of value and holds nothing of it."""
     with pytest.raises(ValueError, match=r"^object has no JSON form$"):
