@@ -20,7 +20,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
 M = TypeVar("M", bound=BaseModel)
-_give_values, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__)
+_PARTS = "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
+_give_values, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in _PARTS)
 _SIMPLE = frozenset({int, float, bool, type(None)})
 """The types of JSON that have no texts in them."""
 _FROZEN = ConfigDict(defer_build=True, frozen=True, extra="forbid", allow_inf_nan=False)

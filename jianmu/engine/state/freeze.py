@@ -34,7 +34,8 @@ _PLAIN: dict[type[Value], type[Value]] = {ReadOnlyList: list, ReadOnlyDict: dict
 _PLAIN.update(dict.fromkeys((OrderedDict, defaultdict, Counter), dict))
 _DICT = BaseModel.__dict__["__dict__"]  # the real attribute, which a snapshot hides
 _fields_of = _DICT.__get__
-_give_fields, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in BaseModel.__slots__)
+_PARTS = "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"
+_give_fields, _give_set, _give_extra, _give_private = (BaseModel.__dict__[name].__set__ for name in _PARTS)
 _kind: Callable[[Value], type[Value]] = type  # the class itself, whatever it says that it is
 
 
