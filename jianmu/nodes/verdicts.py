@@ -15,7 +15,7 @@ from jianmu.engine.request import Request
 from jianmu.errors import SetupError
 from jianmu.nodes.turn import CallOutcome, Turn, with_edit
 from jianmu.tool.base import Tool
-from jianmu.tool.types import ToolCall, ToolResult
+from jianmu.tool.types import ToolCall, ToolResult, content_of
 
 _NOTHING = CallOutcome.model_construct()  # see model/scripted.py: nothing is validated at import
 
@@ -146,4 +146,4 @@ class _Asked:
     def judge(self, answer: Any) -> Verdict:
         outcome = self._tool.outcome_of(self._call, answer)
         content = with_edit(self._call, outcome.content) if self._is_edited else outcome.content
-        return Verdict(outcome=outcome.model_copy(update={"content": content}))
+        return Verdict(outcome=CallOutcome(content=content_of(content), is_error=outcome.is_error))

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import JsonValue
 
 from jianmu.engine.events import ToolReturned
 from jianmu.engine.interaction import escalate, fail
@@ -232,6 +233,23 @@ async def test_events_tell_of_the_result() -> None:
     async with made.agent.stream_resume("red") as events:
         heard = [event async for event in events]
     assert [(one.call_id, one.is_error) for one in heard if isinstance(one, ToolReturned)] == [("q", False)]
+
+
+async def test_what_comes_of_an_answer_is_a_content_however_it_was_made() -> None:
+    """A copy is not validated by Pydantic: JSON is shown as its text, as of every tool."""
+
+    class Copied(Half):
+        def request_of(self, call: ToolCall) -> Request:
+            return Request("x", answer=JsonValue)
+
+        def outcome_of(self, call: ToolCall, answer: Any) -> CallOutcome:
+            return CallOutcome().model_copy(update={"content": answer})
+
+    for answer, shown in (({"size": 3}, '{"size":3}'), (["a", 1], '["a",1]')):
+        made = scene(call("x", "bare"), tool=Copied(bare))
+        await made.run()
+        assert (await made.agent.resume(answer)).status is SUCCESS
+        assert made.told == [("x", shown, False)]
 
 
 async def test_what_an_asking_tool_needs() -> None:
