@@ -154,6 +154,11 @@ def _entry(node: Behaviour, numbers: dict[int, int]) -> Position:
     return entry if memento is None else entry | {"memento": memento}
 
 
+def with_result(memento: JsonValue, status: Status) -> JsonValue:
+    """Return what a node has kept, and the result of its coroutine that came in while the run was parked."""
+    return {**(memento if isinstance(memento, dict) else {}), "asked": [], "result": status.name}
+
+
 def entry_of(node: Behaviour, numbers: dict[int, int], has_memento: bool) -> Position:
     """Return what is written of one node beside its memento."""
     entry: Position = {}

@@ -24,7 +24,7 @@ from pydantic_core import from_json
 from jianmu.engine import passes
 from jianmu.engine.answers import json_text
 from jianmu.engine.interactive import InteractiveNode
-from jianmu.engine.mementos import TIMED, Position, entry_of, keeps, memento_of
+from jianmu.engine.mementos import TIMED, Position, entry_of, keeps, memento_of, with_result
 from jianmu.engine.node import AsyncNode
 from jianmu.engine.spots import version_of
 from jianmu.engine.tree import path_of, segments
@@ -149,8 +149,9 @@ class Positions:
 
     def with_result(self, node: Behaviour, status: Status) -> tuple[str, JsonValue]:
         """Return the number of an AsyncNode, and what is to be kept of it if it is RUNNING and has this result."""
-        memento: JsonValue = {"asked": [], "result": status.name}
-        return str(self._numbers[id(node)]), [Status.RUNNING.name[0], None, memento]
+        number = self._numbers[id(node)]
+        memento = with_result(from_json(self._told.get(number, _NEW).memento or "null"), status)
+        return str(number), [Status.RUNNING.name[0], None, memento]
 
     def _begin(self) -> None:
         """Have all nodes count as new; a tree that is another one, or has other names, is laid out anew."""

@@ -33,7 +33,7 @@ from jianmu.engine.halting import collect, halt, raise_first
 from jianmu.engine.host import Host
 from jianmu.engine.humans import Humans
 from jianmu.engine.limits import exceeded
-from jianmu.engine.mementos import dump_position
+from jianmu.engine.mementos import dump_position, with_result
 from jianmu.engine.pace import Pace
 from jianmu.engine.passing import Passing
 from jianmu.engine.phases import REST, Phase, advance
@@ -372,8 +372,8 @@ class ReactiveRunner(Generic[S]):
     def _keep_late(self, node: Behaviour, status: Status) -> None:
         """Have a result stand in the position: its coroutine had done all its work when the run was parked."""
         if self.parked is not None:
-            number = self.parked["paths"].index(path_of(node))
-            self.parked["nodes"].setdefault(str(number), {}).update({"memento": {"asked": [], "result": status.name}})
+            entry = self.parked["nodes"].setdefault(str(self.parked["paths"].index(path_of(node))), {})
+            entry["memento"] = with_result(entry.get("memento"), status)
         if self.log is not None:
             self.log.keep_late(node, status)
 
