@@ -66,10 +66,11 @@ class Child(AsyncNode):
 async def halted_and_recovered(make: Callable[[Callable[[], None]], Behaviour], has_store: bool) -> tuple[Any, Any]:
     """Run a tree that halts its own run; go on with it, and return the roots before and after."""
     store = MemoryStore() if has_store else None
-    agents: list[Agent[Any]] = []
-    for stop in (lambda: agents[0].halt(), lambda: None):
-        agents.append(Agent(make(stop), state_schema=Nothing, store=store))
-    first, after = agents
+
+    def halt() -> None:
+        first.halt()
+
+    first, after = (Agent(make(stop), state_schema=Nothing, store=store) for stop in (halt, lambda: None))
     with anyio.fail_after(20):
         assert (await first.run_until_suspend(thread_id="t")).status is Status.INVALID
         if not has_store:
