@@ -195,8 +195,8 @@ class AsyncNode(NodeMixin, Behaviour):
             context.run.interaction.withdraw_open(context.path)
         activity.asked.clear()
 
-    def on_given_up(self) -> None:
-        """Put things in order where a run that was cut short, wherever it stood, is not gone on with."""
+    def on_given_up(self, input: Mapping[str, Any]) -> None:
+        """Put things in order where a run that was cut short is not gone on with, before the new run's input is in."""
 
     def is_held(self) -> bool:
         """Whether the node has finished and stands by its result: it is not entered again, only reported."""

@@ -67,20 +67,20 @@ class Runs(Entries[S]):
             return await self.go_on(call, until_suspend=until_suspend)
         self._is_refused = True  # until it has begun
         try:
-            await self._give_up("new input", is_cut_short=gives_up)
+            await self._give_up("new input", input, is_cut_short=gives_up)
             return await self._drive(partial(self._begin_new, input, call), call, until_suspend)
         except BaseException:
             if self._is_refused and gives_up and holding is not None:
                 holding.forget()  # nothing of it was kept: the thread stands as it did
             raise
 
-    async def _give_up(self, reason: str, *, is_cut_short: bool) -> None:
+    async def _give_up(self, reason: str, input: Values | None = None, *, is_cut_short: bool) -> None:
         """Halt what is left of a run, withdraw its questions, and keep with its inputs that nothing comes of them."""
         self._context.interaction.withdraw_open(path_of(self._runner.root), reason)
         await self._runner.abandon()
         for node in descend(self._runner.root) if is_cut_short else ():
             if isinstance(node, AsyncNode) and getattr(node, "bound_to", None) is self._context:  # not put in since
-                node.on_given_up()
+                node.on_given_up(input or {})
         if self._session.holding is not None:
             self._session.holding.inputs.end(lambda: self._told(End(Status.INVALID)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any  # Any: the value of a field, of the user's schema
+from typing import Any, cast  # Any: the value of a field, of the user's schema
 
 from jianmu.engine.context import NodeContext
 from jianmu.engine.state import StateManager
@@ -68,3 +68,16 @@ def answered_since(messages: Sequence[Message], reply: str) -> set[str]:
         if message.tool_call_id is not None:
             found.add(message.tool_call_id)
     return found
+
+
+def answered_in(input: Mapping[str, Any]) -> list[object]:
+    """Return the ids of the calls whose results a caller's input has; messages may be JSON there."""
+    given: object = input.get(FIELD)
+    new = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    return [_answers(one) for one in new]
+
+
+def _answers(message: object) -> object:
+    if isinstance(message, Mapping):
+        return cast("Mapping[str, Any]", message).get("tool_call_id")
+    return getattr(message, "tool_call_id", None)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple  # Any: functions of the user's, and JSON
 
@@ -155,12 +155,13 @@ class ToolExecutor(AsyncNode):
             self._turn.close(self.context)
         super().on_halt()
 
-    def on_given_up(self) -> None:
-        """Give the calls of the last reply their results: the run that was to carry them out goes on no more."""
+    def on_given_up(self, input: Mapping[str, Any]) -> None:
+        """Give the calls of the last reply their results, if the input has none: nobody will carry them out."""
         messages = conversation.messages_of(self.context)
         reply = next((one for one in reversed(messages) if one.role != "tool"), None)
         if reply is not None and reply.tool_calls:
-            Turn(reply.id, reply.tool_calls).close(self.context)
+            told = conversation.answered_in(input)
+            Turn(reply.id, [call for call in reply.tool_calls if call.id not in told]).close(self.context)
 
     def _goes_on_later(self) -> bool:
         """Whether the run only ends for now, and the node is not at work or has asked something that is open."""

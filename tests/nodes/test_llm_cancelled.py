@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from py_trees.common import Status
 
 from jianmu.errors import ModelUnavailableError
-from jianmu.message import Message, human
+from jianmu.message import Message, human, tool_result
 from jianmu.model import ModelRequest, Retrying, ScriptedModel, Turn
 from jianmu.nodes import AgentLLMNode, AskHuman, ForEach, Guard, Selector, Sequence, Timeout, ToolExecutor
 from jianmu.nodes.pairing import paired
@@ -170,6 +170,23 @@ async def test_calls_that_wait_behind_a_question_have_results_when_the_run_is_gi
         await made.run_until_suspend({"messages": [human("and now?")]}, on_new_input="withdraw")
     assert texts(made.state.messages) == ["how wide?", "ai(1 2)", "result 1", "result 2", "and now?", "fine"]
     assert made.state.messages[2].text == "'look' was not called, since its turn was ended before."
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_results_that_the_new_input_has_are_those_of_the_calls(is_json: bool) -> None:
+    """Whoever gives a run up may have carried its calls out: only the others are said not to have been called."""
+    box = Toolbox(look)
+    model = ScriptedModel([[call("1", place="sea"), call("2", place="bay")], "fine"])
+    nodes = [AgentLLMNode("a", model=model, tools=box), AskHuman("ask", message="?"), ToolExecutor("act", tools=box)]
+    made = agent(Sequence("s", memory=True, children=nodes), clock=None)
+    mine: Any = tool_result("2", "bay is mine")
+    if is_json:
+        mine = mine.model_dump(mode="json")
+    with anyio.fail_after(20):
+        await made.run_until_suspend({"messages": [human("how wide?")]})
+        await made.run_until_suspend({"messages": [mine, human("and now?")]}, on_new_input="withdraw")
+    assert texts(made.state.messages) == ["how wide?", "ai(1 2)", "result 1", "result 2", "and now?", "fine"]
+    assert made.state.messages[3].text == "bay is mine"
 
 
 async def test_a_run_is_given_up_in_a_tree_to_which_an_executor_was_added_since() -> None:
