@@ -19,6 +19,7 @@ from typing import Any, cast  # Any: adapters of any type, core schemas, and jso
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic_core import from_json
 
 from jianmu.errors import MissingExtraError, SetupError
 
@@ -46,6 +47,7 @@ _FORMATS: dict[object, type] = {
     "duration": timedelta,
     "uuid": UUID,
 }
+_LEVELS = 200  # deeper ones pydantic-core does not read
 _QUIET = ("missing", "extra_forbidden", "enum", "literal_error")  # pydantic's words for these quote no answer
 
 
@@ -104,16 +106,20 @@ def json_text(value: object) -> str:
     """Return a JSON value as compact text.
 
     Raises:
-        ValueError: it is not made of JSON values only; the text holds nothing of it.
+        ValueError: it is not made of JSON values only, or could not be read again; the text holds nothing of it.
     """
+    problem = "with something in it that has no JSON form"
     try:
         text = _COMPACT.encode(value if type(value) is str else _JSON.validate_python(value))
         text.encode()
+        if text.count("[") + text.count("{") > _LEVELS:
+            problem = f"that is nested deeper than {_LEVELS} levels"
+            from_json(text)
     except ValueError:
-        text = None
-    if text is None:
-        raise ValueError(f"{type(value).__name__} with something in it that has no JSON form")
-    return text
+        pass
+    else:
+        return text
+    raise ValueError(f"{type(value).__name__} {problem}")
 
 
 ID = "a text of 1 to 512 characters, without NUL and lone surrogates"

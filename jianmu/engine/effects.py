@@ -109,7 +109,8 @@ class Result:
         """
         try:
             text = self._adapter.serializer.to_json(value, by_alias=True, round_trip=True, warnings=False)
-            return from_json(text, allow_inf_nan=False), self._adapter.validator.validate_json(text)
+            kept = from_json(b"[%b]" % text, allow_inf_nan=False)[0]  # it stands in an entry, as deep as in a list
+            return kept, self._adapter.validator.validate_json(text)
         except (ValueError, TypeError) as error:
             problem = type(error).__name__
         kind = getattr(self._kind, "__name__", str(self._kind))

@@ -65,7 +65,7 @@ def point_of(bodies: Iterable[str]) -> Point:
     versions: dict[str, int] = {}
     try:
         for text in bodies:
-            body: Any = from_json(text)
+            body = body_of(text)
             point.values.update({key: body[key] for key in KEPT if key in body})
             _take_states(point, deltas, body)
             for path, (version, changes) in _changes(body):
@@ -81,6 +81,14 @@ def point_of(bodies: Iterable[str]) -> Point:
     else:
         return point
     raise CorruptRecordError(f"the log of a thread cannot be read ({problem}): it was changed by something else")
+
+
+def body_of(text: str) -> Any:
+    """Return a body of the log, or of a snapshot; what a state has is nested deeper in it than pydantic-core reads."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _take_states(point: Point, deltas: dict[str, list[Delta]], body: dict[str, Any]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any  # Any: JSON
 
-from pydantic_core import from_json
-
 from jianmu.engine.checkpoint import Checkpointer, Stored
+from jianmu.engine.point import body_of
 from jianmu.engine.state import Delta, fold
 
 FIELD = "title"
@@ -32,7 +31,7 @@ def _title(stored: Stored) -> Any:
     state: dict[str, Any] = {"version": 0, "fields": {}}
     try:
         for text in bodies if stored.snapshot is None else [stored.snapshot.body, *bodies]:
-            body: Any = from_json(text) if any(name in text for name in _NEEDED) else {}
+            body: Any = body_of(text) if any(name in text for name in _NEEDED) else {}
             state = body.get("state") or state
             state = fold(state, (Delta.from_json(one) for one in body.get("s") or () if one[0] == FIELD))
         return state["fields"].get(FIELD)
