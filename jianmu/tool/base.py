@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, cast, overload  # Any: functions, arguments a
 import anyio
 import anyio.to_thread
 from py_trees.behaviour import Behaviour
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from jianmu.engine.answers import JsonObject
 from jianmu.engine.clock import RealClock
@@ -179,14 +179,19 @@ class Tool:
             return self._failed(call, text)
         except Exception as error:  # noqa: BLE001  # rule 1
             return self._failed(call, f"'{self.name}' failed: {_cause(error)}")
-        if isinstance(value, ToolResult):
-            content = cut(value.content, self.max_result_chars)
-            return value.model_copy(update={"call_id": call.id, "content": content})
         try:
-            content = cut(content_of(value), self.max_result_chars)
+            return self._made(value, call)
+        except ValidationError:
+            return self._failed(call, f"'{self.name}' was carried out, but its result cannot be shown: it is invalid.")
         except ValueError as error:
             return self._failed(call, f"'{self.name}' was carried out, but its result cannot be shown: {error}.")
-        return ToolResult(call_id=call.id, content=content)
+
+    def _made(self, value: object, call: ToolCall) -> ToolResult:
+        """Return the result that a function's value stands for; one that it has made may be an unchecked copy."""
+        if isinstance(value, ToolResult):
+            made = type(value).model_validate({**value.__dict__, "call_id": call.id})
+            return made.model_copy(update={"content": cut(made.content, self.max_result_chars)})
+        return ToolResult(call_id=call.id, content=cut(content_of(value), self.max_result_chars))
 
     def _read(self, call: ToolCall) -> dict[str, Any]:
         """Return the values of a call's arguments; a ValueError tells the model what is wrong with them."""

@@ -89,6 +89,18 @@ async def test_a_result_without_a_json_form(value: Any, kind: str) -> None:
         assert str(result.content).startswith(f"'t' was carried out, but its result cannot be shown: {kind}")
 
 
+@pytest.mark.parametrize(
+    ("content", "told"), [("half \ud83d", "half \ufffd"), ({"a": 1}, '{"a":1}'), (b"x", "'t' was carried out, but")]
+)
+async def test_a_result_that_the_tool_has_made_is_checked(content: Any, told: str) -> None:
+    """Pydantic checks nothing in a copy: what is in it is repaired as in any result, or the model learns of it."""
+    made = ToolResult(call_id="", content="fine").model_copy(update={"content": content})
+    for result in await both(lambda: made):
+        assert str(result.content).startswith(told)
+        assert result.call_id == "c1"
+        assert result.is_error is isinstance(content, bytes)
+
+
 async def test_a_long_result_is_cut() -> None:
     """50 MB become what `max_result_chars` allows, with a note; None leaves all; texts among parts are counted."""
     size = 50 * 2**20
