@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast  # Any: Message's other fields
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -68,7 +69,7 @@ class Usage(BaseModel):
         """Return both together; a cost that one of them does not know is left out."""
         mine, theirs = self.__dict__, other.__dict__
         sums = {name: theirs[name] if mine[name] is None else mine[name] + (theirs[name] or 0) for name in _COUNTED}
-        return of_valid(Usage, sums, sums)
+        return of_valid(Usage, sums, sums) if sums["cost"] != inf else Usage.model_validate(sums)
 
 
 _COUNTED = tuple(Usage.model_fields)  # a subclass may have more

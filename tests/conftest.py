@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,12 @@ settings.load_profile("jianmu")
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The backend of a test marked `anyio`: each runs on both."""
     return request.param
+
+
+def done_alone(code: str) -> tuple[int, str, str]:
+    """Run code in an interpreter of its own; return the exit code, and what it has printed to stdout and stderr."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture

@@ -199,6 +199,12 @@ def test_usages_add_up() -> None:
     assert (Usage() + Usage()).cost is None
 
 
+def test_costs_that_no_number_holds_are_refused() -> None:
+    """A sum is as finite as what is added: JSON has no other numbers."""
+    with pytest.raises(ValidationError):
+        Usage(cost=1e308) + Usage(cost=1e308)
+
+
 def test_what_a_usage_has_beside_the_counts_is_not_added() -> None:
     """A model may tell more in a class of its own: the sum is a Usage, on whichever side it stands."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import subprocess
-import sys
 
 import py_trees
 import pytest
 
 import jianmu
 from jianmu import errors, nodes, prebuilt
+from tests.conftest import done_alone
 
 CORE = [
     "Agent",
@@ -140,5 +139,4 @@ def test_importing_builds_no_model() -> None:
         "    return [deeper for one in model.__subclasses__() for deeper in [one, *under(one)]]\n"
         "print([one.__name__ for one in under(BaseModel) if one.__pydantic_complete__])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert done_alone(code) == (0, "[]\n", "")

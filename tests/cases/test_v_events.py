@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from collections import Counter
 
 import anyio
@@ -56,6 +54,7 @@ from tests.cases.leaves import (
     passes_of,
     run,
 )
+from tests.conftest import done_alone
 
 
 def test_v01_importing_changes_nobodys_logging() -> None:
@@ -71,8 +70,7 @@ def test_v01_importing_changes_nobodys_logging() -> None:
         "log.warning('nobody hears this')\n"
         "assert seen() == before, seen()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert done_alone(code) == (0, "", "")
 
 
 async def _stream_and_write(node: DoAsync) -> None:

@@ -13,7 +13,8 @@ from py_trees.common import ParallelPolicy, Status
 from py_trees.composites import Parallel, Sequence
 from pydantic import BaseModel, JsonValue
 
-from jianmu import Agent, AskHuman, AsyncNode, Node, RunError, SetupError, StateWriteError
+from jianmu import Agent, AskHuman, AsyncNode, CorruptRecordError, Node, RunError, SetupError, StateWriteError
+from jianmu.engine.point import point_of
 from jianmu.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +93,10 @@ async def test_what_was_kept_can_be_loaded_at_each_depth(node: Callable[[JsonVal
             assert (await agent.resume("yes", thread_id="t")).status is not Status.FAILURE
         kept += 1
     assert kept >= 7
+
+
+@pytest.mark.parametrize("value", [r'"half \ud800"', "[1, 2", "1] [2"])
+def test_what_cannot_be_read_for_another_reason_is_damage(value: str) -> None:
+    """The way for what is nested deeply lets nothing else through."""
+    with pytest.raises(CorruptRecordError, match="was changed by something else"):
+        point_of([f'{{"state": {{"version": 1, "fields": {{"seen": {value}}}}}}}'])
